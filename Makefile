@@ -1,0 +1,36 @@
+# `make run` and `make test` set up everything they need: Python 3.11 and git are enough.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run check test bench help clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / - /'
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+run: $(READY)  ## set up, then the main job
+	$(BIN)/emphatic diagnose two-state --quick --out runs/two-state
+
+check: $(READY)  ## format, lint, types and the quick tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pytest -q -n 2 -m "not slow and not browser" tests
+
+test: $(READY)  ## everything: check's tools, then all tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pytest -n 2 tests
+
+bench: $(READY)  ## every benchmark; each prints ratios measured in one run
+	for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache
