@@ -1,1 +1,0 @@
-"""What a finite MDP says."""
