@@ -112,17 +112,17 @@ def build(name: str | Row, n: int, **settings) -> Algorithm:
     A setting that the row cannot use is an error, not silently ignored.
     """
     chosen = row(name) if isinstance(name, str) else name
-    unknown = set(settings) - set(Settings._fields)
-    if unknown:
-        raise UserError(sorted(unknown)[0], f"is no setting; choose from {Settings._fields}")
+    _check_names(settings)
     values = Settings(**settings)
     _check_use(chosen, settings, values)
+    _check_values(n, values)
     target = functools.partial(_target(chosen, values), n=n, scheme=chosen.scheme)
     return Algorithm(chosen, n, values, _trace(chosen, n, values), target)
 
 
 def table(n: int, **settings) -> dict[str, Algorithm]:
     """Every algorithm by name, at one n. Settings that a row cannot use do not reach it."""
+    _check_names(settings)
     return {
         r.name: build(r, n, **{k: v for k, v in settings.items() if k in _usable(r)}) for r in ROWS
     }
@@ -181,6 +181,13 @@ def _usable(row: Row) -> set[str]:
     return usable
 
 
+def _check_names(settings: dict) -> None:
+    """Every setting given must exist."""
+    for field in settings:
+        if field not in Settings._fields:
+            raise UserError(field, f"is no setting; choose from {', '.join(Settings._fields)}")
+
+
 def _check_use(row: Row, given: dict, settings: Settings) -> None:
     """Every setting given must be one the row can use."""
     for field in given:
@@ -189,3 +196,17 @@ def _check_use(row: Row, given: dict, settings: Settings) -> None:
                 field,
                 f"has no place in {row.name}, which uses {', '.join(sorted(_usable(row)))}",
             )
+
+
+def _check_values(n: int, settings: Settings) -> None:
+    """What is in range for any row; the makers of traces check the rest."""
+    if not isinstance(n, int) or n < 1:
+        raise UserError("n", f"must be a whole number of at least 1, not {n!r}")
+    for field in ("clip_rho", "clip_trace", "clip_pg_rho"):
+        value = getattr(settings, field)
+        if not value > 0:
+            raise UserError(field, f"must be positive, not {value}")
+    if not settings.clip_c >= 0:
+        raise UserError("clip_c", f"must be at least 0, not {settings.clip_c}")
+    if not 0 <= settings.lambda_ <= 1:
+        raise UserError("lambda_", f"must lie in [0, 1], not {settings.lambda_}")

@@ -1,4 +1,4 @@
-"""What a user did wrong, said in one sentence."""
+"""What a user did wrong, and why a run stopped, said in one sentence."""
 
 
 class UserError(ValueError):
@@ -12,3 +12,7 @@ class UserError(ValueError):
         self.field = field
         self.problem = problem
         super().__init__(f"{field}: {problem}")
+
+
+class Stopped(RuntimeError):
+    """A run that could not go on, through no mistake in its input; exit code 1."""

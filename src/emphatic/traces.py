@@ -67,65 +67,59 @@ def uniform() -> Trace:
     return Trace(init, update)
 
 
+class NstepState(NamedTuple):
+    """State of `nstep`: the last n steps, oldest first."""
+
+    followon: Float[Array, "n *B"]
+    """Fₜ₋ₙ, …, Fₜ₋₁."""
+    decay: Float[Array, "n *B"]
+    """γₜ₋ₙ₊₁ρₜ₋ₙ, …, γₜρₜ₋₁; zero before a stream starts, so that F is 1 for n steps."""
+
+
 def nstep(n: int) -> Trace:
     """Trace of emphatic TD(n), NETD; with n = 1 the follow-on trace of ETD.
 
         Fₜ = ∏ᵢ₌₁ⁿ (γₜ₋ᵢ₊₁ ρₜ₋ᵢ) Fₜ₋ₙ + 1,   F₀ = … = Fₙ₋₁ = 1
 
-    The state is the n traces under way `[n, *B]`, next one first, each already
-    multiplied by the decays γρ it has met; they start at zero. With ρ clipped at 1 and a
-    constant discount, F ≤ 1 / (1 - γⁿ).
+    A terminal transition (γ = 0) is in every product that spans it, so the n states
+    after it have F = 1 and an episode boundary needs no code of its own. With ρ clipped
+    at 1 and a constant discount, F ≤ 1 / (1 - γⁿ).
 
-    Computed in blocks of n steps, in which every trace under way meets all n decays:
-    the block's product before step k makes Fₖ, the product from k on carries it over.
-    So only T/n steps are sequential.
+    The products are one sliding window; what is sequential is T/n blocks of n steps.
 
     Reference: Jiang et al., "Emphatic Algorithms for Deep Reinforcement Learning",
-    2021, Eq. "netd".
+    2021, https://arxiv.org/abs/2106.11779, Eq. "netd".
     """
     _check_n(n)
 
     def init(batch_shape, dtype=jnp.float32):
-        return jnp.zeros((n, *batch_shape), dtype)
+        zeros = jnp.zeros((n, *batch_shape), dtype)
+        return NstepState(zeros, zeros)
+
+    def block(followon, product):
+        followon = product * followon + 1.0
+        return followon, followon
 
     @_detached
-    def update(under_way, rho_tm1, discount_t, nu_tm1=None):
+    def update(state, rho_tm1, discount_t, nu_tm1=None):
         del nu_tm1
-        decay = discount_t * rho_tm1
-        whole = len(decay) // n
-        blocks = decay[: whole * n].reshape(whole, n, *decay.shape[1:])
-        before, after = _products_around(blocks, axis=1)
-
-        def carry_over(under_way, block):
-            product, after = block
-            return product * under_way + after, under_way
-
-        product = after[:, :1]
-        arriving = under_way[None]
-        if whole == 1:
-            under_way = product[0] * under_way + after[0]
-        else:
-            under_way, arriving = jax.lax.scan(carry_over, under_way, (product, after))
-        followon = (arriving[:whole] * before + 1.0).reshape(whole * n, *decay.shape[1:])
-
-        rest = decay[whole * n :]
-        if not len(rest):
-            return under_way, followon
-        before, after = _products_around(rest, axis=0)
-        last = under_way[: len(rest)] * before + 1.0
-        under_way = jnp.concatenate([under_way[len(rest) :] * after[:1], last * after])
-        return under_way, jnp.concatenate([followon, last])
+        decay = jnp.concatenate([state.decay, discount_t * rho_tm1])
+        product = _sliding_product(decay[:-1], n)
+        steps, in_blocks = len(product), len(product) // n * n
+        blocks = product[:in_blocks].reshape(-1, n, *product.shape[1:])
+        last, followon = jax.lax.scan(block, state.followon, blocks)
+        rest, _ = block(last[: steps - in_blocks], product[in_blocks:])
+        followon = jnp.concatenate([followon.reshape(in_blocks, *product.shape[1:]), rest])
+        recent = jnp.concatenate([last[steps - in_blocks :], rest])
+        return NstepState(recent, decay[steps:]), followon
 
     return Trace(init, update)
 
 
-def _products_around(x: Float[Array, "..."], axis: int) -> tuple[Float[Array, "..."], ...]:
-    """Products of everything before each place, and from each place on."""
-    after = jax.lax.cumprod(x, axis, reverse=True)
-    before = jax.lax.cumprod(x, axis)
-    one = jnp.ones_like(jax.lax.slice_in_dim(x, 0, 1, axis=axis))
-    before = jnp.concatenate([one, jax.lax.slice_in_dim(before, 0, -1, axis=axis)], axis)
-    return before, after
+def _sliding_product(x: Float[Array, "..."], n: int) -> Float[Array, "..."]:
+    """∏ of n neighbours along axis 0, for every place that has them."""
+    window, stride = (n, *[1] * (x.ndim - 1)), (1,) * x.ndim
+    return jax.lax.reduce_window(x, jnp.ones((), x.dtype), jax.lax.mul, window, stride, "VALID")
 
 
 class WindowedState(NamedTuple):
@@ -168,7 +162,7 @@ def followon(*, beta: float | None = None, bound: float | None = None) -> Trace:
             return decay * followon, followon
 
         decay = (discount_t * rho_tm1).astype(rho_tm1.dtype)
-        return jax.lax.scan(step, decayed, decay, unroll=min(16, max(1, len(decay))))
+        return jax.lax.scan(step, decayed, decay)
 
     return Trace(init, update)
 
@@ -316,7 +310,7 @@ def _exact(
         rho = jnp.minimum(clip_rho, rho_tm1)
         c = lambda_ * jnp.minimum(clip_c, rho_tm1)
         transitions = (discount_t, rho, c, required(nu_tm1))
-        return jax.lax.scan(step, state, transitions, unroll=min(4, max(1, len(rho))))
+        return jax.lax.scan(step, state, transitions)
 
     return Trace(init, update)
 

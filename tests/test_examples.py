@@ -1,0 +1,56 @@
+"""The examples run, as a reader would run them, and show what they claim to."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emphatic import laws, traces
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def printed(name, capsys):
+    """What an example prints when run as a script."""
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_netd_in_your_loss(capsys):
+    """V-trace alone diverges; weighed by its emphases it converges, the exact one faster."""
+    _, header, *rows = printed("netd_in_your_loss.py", capsys).splitlines()
+    assert header.split()[:2] == ["updates", "V-trace"]
+    updates, plain, clip_netd, exact = np.array([row.split() for row in rows], float).T
+    assert updates[-1] > updates[0]
+    assert np.all(np.diff(np.abs(plain)) > 0)
+    assert abs(plain[-1]) > 100 * abs(plain[0])
+    assert np.all(np.diff(np.abs(clip_netd)) < 0)
+    assert abs(clip_netd[-1]) < 0.01
+    assert abs(exact[1]) < 0.01 * abs(clip_netd[1])
+
+
+def test_netd_takes_ten_lines_at_most():
+    source = (EXAMPLES / "netd_in_your_loss.py").read_text(encoding="utf-8")
+    added = [line for line in source.splitlines() if "  # +" in line]
+    assert 1 <= len(added) <= 10
+
+
+def test_your_own_trace(capsys):
+    out = printed("your_own_trace.py", capsys)
+    assert f"obeys all {len(laws.LAWS)} laws" in out
+    assert all(law.__name__ in out for law in laws.LAWS)
+    assert "broken: termination_starts_anew: " in out
+
+
+def test_the_trace_of_the_example_is_netd_where_it_says(capsys):
+    """Fade 1 is NETD."""
+    fading = runpy.run_path(str(EXAMPLES / "your_own_trace.py"))["fading"]
+    stream = laws.random_stream(16, (2,))
+    ours = laws.Case(fading(3, fade=1.0)).emphasis(stream)
+    np.testing.assert_allclose(ours, laws.Case(traces.nstep(3)).emphasis(stream), rtol=1e-5)
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_every_example_is_tested(example):
+    assert example.name in Path(__file__).read_text(encoding="utf-8")
