@@ -206,6 +206,12 @@ def _check_values(n: int, settings: Settings) -> None:
         value = getattr(settings, field)
         if not value > 0:
             raise UserError(field, f"must be positive, not {value}")
+    for field in ("bound", "bound_recursion"):
+        value = getattr(settings, field)
+        if value is not None and not value >= 1:
+            raise UserError(
+                field, f"must be at least 1, the weight of a state without past, not {value}"
+            )
     if not settings.clip_c >= 0:
         raise UserError("clip_c", f"must be at least 0, not {settings.clip_c}")
     if not 0 <= settings.lambda_ <= 1:
