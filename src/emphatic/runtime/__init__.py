@@ -1,0 +1,1 @@
+"""Who steps environments, calls the learner and keeps what a run leaves behind."""
