@@ -6,13 +6,17 @@ import sys
 import tyro
 
 import emphatic
-from emphatic.errors import UserError
+from emphatic.errors import Stopped, UserError
 
 VERBS = {
     "algorithms": "print the table of algorithms",
+    "train": "train an agent, or go on with a run",
+    "evaluate": "play whole episodes with a trained agent",
+    "watch": "show a trained agent playing, as an animation",
+    "diagnose": "run the paper's diagnostic experiments: curves, step sizes, figures, claims",
     "theory": "say what each algorithm does on an MDP: stability, fixed points, emphasis",
 }
-"""Verb and what it does; the code is `command` in `emphatic/commands/<verb>.py`."""
+"""Verb and what it does; the code is `command` (or `main`) in `emphatic/commands/<verb>.py`."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -29,10 +33,16 @@ def main(argv: list[str] | None = None) -> None:
         if verb not in VERBS:
             raise UserError(verb, f"is no verb of emphatic; choose from {', '.join(VERBS)}")
         module = importlib.import_module(f"emphatic.commands.{verb}")
-        tyro.cli(module.command, prog=f"emphatic {verb}", args=rest)
+        if hasattr(module, "main"):
+            module.main(rest)
+        else:
+            tyro.cli(module.command, prog=f"emphatic {verb}", args=rest)
     except UserError as error:
         print(f"emphatic: {error}", file=sys.stderr)
         sys.exit(2)
+    except Stopped as error:
+        print(f"emphatic: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def usage() -> str:

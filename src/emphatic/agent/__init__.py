@@ -1,0 +1,1 @@
+"""The agent: networks, learner and presets of Surreal and its emphatic family."""

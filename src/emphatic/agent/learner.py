@@ -1,0 +1,167 @@
+"""The learner any runtime drives: `init`, `act`, `update`, all pure.
+
+    state = learner.init(key)
+    action, logits = learner.act(state.params, observation, key)
+    state, metrics = learner.update(state, trajectory)
+
+A trajectory has T transitions and T+1 observations of each of B streams. In the fixed
+scheme every state has an n-step target, so learning trails the data by n-1 steps: the
+learner keeps the last n-1 transitions of every stream, and with the T that arrive it
+learns the T oldest. A transition's ratio enters the trace once, on arrival, with the
+parameters of that moment; its emphasis waits beside it until it is learned.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree, Shaped
+
+from emphatic.agent import networks, optimiser, surreal
+from emphatic.agent.agents import agent
+from emphatic.agent.surreal import AgentConfig, Outputs, Transitions
+
+
+class Trajectory(NamedTuple):
+    """What a runtime hands to the learner."""
+
+    observation: Shaped[Array, "S B ..."]
+    """Of T+1 states: the source of each transition and where the last one led."""
+    transitions: Transitions
+
+
+class Waiting(NamedTuple):
+    """Transitions that arrived and are not learned yet, oldest first."""
+
+    observation: Shaped[Array, "W B ..."]
+    """Their source states."""
+    transitions: Transitions
+    emphasis: Float[Array, "W B U"]
+
+
+class LearnerState(NamedTuple):
+    """All that crosses updates."""
+
+    params: PyTree
+    optimiser: PyTree
+    updates: Int[Array, ""]
+    trace: PyTree
+    """Per stream and auxiliary head."""
+    waiting: Waiting
+
+
+class Learner(NamedTuple):
+    """Pure functions; jit and donate as the runtime sees fit."""
+
+    config: AgentConfig
+    init: Callable[[Key[Array, ""]], LearnerState]
+    act: Callable[[PyTree, Shaped[Array, "B ..."], Key[Array, ""]], tuple[Array, Array]]
+    """`act(params, observation, key) -> (action [B], logits [B, A])`, the main head's."""
+    update: Callable[[LearnerState, Trajectory], tuple[LearnerState, dict[str, Array]]]
+
+
+def build(
+    config: AgentConfig,
+    *,
+    num_actions: int,
+    observation_shape: tuple[int, ...],
+    observation_dtype,
+    num_updates: int,
+) -> Learner:
+    """The learner of `config`; the learning rate reaches its end after `num_updates`."""
+    network = networks.build(config.network, num_actions, config.num_heads)
+    trace = surreal.algorithm(config).trace
+    optimise = optimiser.build(config.optimiser, num_updates)
+    streams, auxiliary = config.num_streams, config.num_auxiliary
+
+    def init(key):
+        params = network.init(key, observation_shape)
+        waiting = _nothing_waits(config, num_actions, observation_shape, observation_dtype)
+        return LearnerState(
+            params,
+            optimise.init(params),
+            jnp.zeros((), jnp.int32),
+            trace.init((streams, auxiliary)),
+            waiting,
+        )
+
+    def act(params, observation, key):
+        logits = network.act(params, observation)
+        return jax.random.categorical(key, logits), logits
+
+    def forward(params, observation):
+        """Outputs of all states; only those of the first T carry a gradient."""
+        steps = config.unroll_length
+        learned = network.apply(params, observation[:steps])
+        beyond = network.apply(jax.lax.stop_gradient(params), observation[steps:])
+        return Outputs(*(jnp.concatenate(pair) for pair in zip(learned, beyond, strict=True)))
+
+    def emphasise(trace_state, heads):
+        """Emphases of the transitions that just arrived."""
+        arrived = [x[-config.unroll_length :, :, 1:] for x in heads]
+        rho, nu, discount = jax.lax.stop_gradient(arrived)
+        trace_state, emphasis = trace.update(trace_state, rho, discount, nu)
+        if agent(config.agent).auxiliary == "constant":
+            emphasis = jnp.full_like(emphasis, config.constant)
+        return trace_state, emphasis
+
+    def update(state, trajectory):
+        batch = _join(state.waiting, trajectory)
+
+        def loss(params):
+            outputs = forward(params, batch.observation)
+            heads = surreal.view(config, outputs, batch.transitions)
+            trace_state, arrived = emphasise(state.trace, heads)
+            emphasis = jnp.concatenate([state.waiting.emphasis, arrived])
+            learned = emphasis[: config.unroll_length]
+            total, metrics = surreal.loss(config, outputs, heads, batch.transitions, learned)
+            return total, (trace_state, emphasis, metrics)
+
+        (total, aux), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+        trace_state, emphasis, metrics = aux
+        params, optimiser_state, step = optimise.step(state.params, state.optimiser, gradient)
+        metrics |= {
+            "loss": total,
+            "gradient_norm": step.gradient_norm,
+            "clipped_update": step.clipped,
+            "skipped_update": ~step.finite,
+        }
+        waiting = _last(config.lookahead, batch, emphasis)
+        updates = state.updates + 1
+        return LearnerState(params, optimiser_state, updates, trace_state, waiting), metrics
+
+    return Learner(config, init, act, update)
+
+
+def _nothing_waits(config, num_actions, observation_shape, observation_dtype) -> Waiting:
+    """The wait at the start of a run: pseudo-steps, which weigh nothing."""
+    shape = (config.lookahead, config.num_streams)
+    zeros = jnp.zeros(shape)
+    return Waiting(
+        jnp.zeros((*shape, *observation_shape), observation_dtype),
+        Transitions(
+            action=jnp.zeros(shape, jnp.int32),
+            reward=zeros,
+            discount=zeros,
+            weight=zeros,
+            behaviour_logits=jnp.zeros((*shape, num_actions)),
+        ),
+        jnp.ones((*shape, config.num_auxiliary)),
+    )
+
+
+def _join(waiting: Waiting, trajectory: Trajectory) -> Trajectory:
+    """The waiting transitions and the new ones, as one trajectory."""
+    return jax.tree.map(
+        lambda *pair: jnp.concatenate(pair),
+        Trajectory(waiting.observation, waiting.transitions),
+        trajectory,
+    )
+
+
+def _last(count: int, batch: Trajectory, emphasis: Float[Array, "W B U"]) -> Waiting:
+    """The newest `count` transitions, which wait for the next update."""
+    steps = len(emphasis)
+    observation, transitions = jax.tree.map(lambda x: x[steps - count : steps], batch)
+    return Waiting(observation, transitions, emphasis[steps - count :])

@@ -1,0 +1,192 @@
+"""`emphatic train`."""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from emphatic.agent import presets
+from emphatic.errors import UserError
+from emphatic.report import curves
+from emphatic.runtime import training
+from emphatic.runtime.training import TrainConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(TrainConfig):
+    """Train an agent, or go on with a run (--resume FOLDER).
+
+    A preset gives every field below its value (shown as default here for this command line);
+    what is given on the command line replaces it. The run is a folder: config.json,
+    metrics.jsonl, episodes.jsonl, tensorboard/, checkpoints/.
+    """
+
+    preset: str = "minatar"
+    """paper-fixed, paper-mixed, minatar, demo or catch; default: what suits the environment."""
+    settings: tuple[str, ...] = ()
+    """Settings of the environment, such as sticky_actions=0.0."""
+    out: Path | None = None
+    """Folder of the run; None: runs/ENV-AGENT-seedN."""
+
+
+def main(argv: list[str]) -> None:
+    """Parse in two steps, since a preset decides what the options' defaults are, and train."""
+    resumed, rest = _resume(argv)
+    if resumed is not None:
+        if rest:
+            raise UserError("resume", f"goes on as the run was configured; leave out {rest[0]}")
+        outcome = _shown(
+            training.stored_config(resumed), lambda p: training.resume(resumed, progress=p)
+        )
+    else:
+        options = tyro.cli(Options, prog="emphatic train", args=rest, default=_defaults(rest))
+        config = _config(options)
+        path = options.out or _folder(config)
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        outcome = _shown(
+            config,
+            lambda p: training.train(
+                path, config, command=["emphatic", "train", *argv], created=created, progress=p
+            ),
+        )
+    _say_end(outcome)
+
+
+def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
+    """The folder after --resume, and the other arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume", type=Path)
+    known, rest = parser.parse_known_args(argv)
+    return known.resume, rest
+
+
+def _defaults(argv: list[str]) -> Options:
+    """The options before the command line: of the preset, which it may name."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset")
+    parser.add_argument("--env", default="minatar/breakout")
+    parser.add_argument("--agent")
+    known, _ = parser.parse_known_args(argv)
+    preset = known.preset or presets.for_environment(known.env)
+    agent = known.agent or ("wetd" if preset == "paper-mixed" else "netd-ace")
+    steps = 2_000_000 if preset == "demo" else TrainConfig.steps
+    return Options(env=known.env, learner=presets.preset(preset, agent), preset=preset, steps=steps)
+
+
+def _config(options: Options) -> TrainConfig:
+    """The run's part of the options."""
+    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(TrainConfig)}
+    return TrainConfig(**{**fields, "env_settings": _settings(options.settings)})
+
+
+def _settings(given: tuple[str, ...]) -> dict[str, Any]:
+    """`name=value` pairs; a value is what JSON makes of it, else a word."""
+    settings = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UserError("settings", f"must be name=value, not {pair!r}")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def _folder(config: TrainConfig) -> Path:
+    env = config.env.replace("/", "-")
+    return Path("runs") / f"{env}-{config.learner.agent}-seed{config.seed}"
+
+
+def _shown(config: TrainConfig, run: Any) -> training.Outcome:
+    """The run with its progress: a bar on a terminal, else a line now and then."""
+    console = Console(highlight=False)
+    console.print(
+        f"{config.learner.agent} on {config.env}: {config.steps:,} steps, seed {config.seed}"
+    )
+    if not console.is_terminal:
+        return run(_Lines(config, console))
+    columns = (
+        TextColumn("{task.fields[steps]}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%  return {task.fields[result]}  {task.fields[speed]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        return run(_Bar(config, bar))
+
+
+class _Rate:
+    """Steps per second, over the last ten seconds or so."""
+
+    def __init__(self):
+        self._marks: list[tuple[float, int]] = []
+
+    def __call__(self, steps: int) -> float | None:
+        now = time.perf_counter()
+        self._marks = [m for m in self._marks if now - m[0] < 10] + [(now, steps)]
+        (then, before), (_, after) = self._marks[0], self._marks[-1]
+        return (after - before) / (now - then) if now > then else None
+
+
+class _Bar:
+    """Progress as a bar."""
+
+    def __init__(self, config: TrainConfig, bar: Progress):
+        self._bar, self._rate = bar, _Rate()
+        self._task = bar.add_task(
+            "", total=config.steps, steps="compiling", result="-", speed="", start=True
+        )
+
+    def __call__(self, line: dict[str, Any], seconds: float) -> None:
+        rate = self._rate(line["steps"])
+        self._bar.update(
+            self._task,
+            completed=line["steps"],
+            steps=f"{line['steps']:,} steps",
+            result=_return(line),
+            speed=f"{rate:,.0f} steps/s" if rate else "",
+        )
+
+
+class _Lines:
+    """Progress as lines, at least ten seconds apart."""
+
+    def __init__(self, config: TrainConfig, console: Console):
+        self._config, self._console, self._rate = config, console, _Rate()
+        self._last = -10.0
+
+    def __call__(self, line: dict[str, Any], seconds: float) -> None:
+        rate = self._rate(line["steps"])
+        if seconds - self._last < 10 and line["steps"] < self._config.steps:
+            return
+        self._last = seconds
+        speed = f", {rate:,.0f} steps/s" if rate else ""
+        self._console.print(f"{line['steps']:>11,} steps, return {_return(line)}{speed}")
+
+
+def _return(line: dict[str, Any]) -> str:
+    return "-" if line["return"] is None else f"{line['return']:.2f}"
+
+
+def _say_end(outcome: training.Outcome) -> None:
+    console = Console(highlight=False)
+    if not outcome.finished:
+        console.print(f"stopped after {outcome.updates:,} updates, checkpoint written; go on with")
+        console.print(f"  emphatic train --resume {outcome.path}", soft_wrap=True)
+        return
+    picture = outcome.path / "learning_curve.png"
+    curves.draw(outcome.path, picture)
+    console.print(f"done: {outcome.path} (learning curve: {picture})", soft_wrap=True)
+    console.print(
+        "next:", f"  emphatic evaluate {outcome.path}", f"  emphatic watch {outcome.path}", sep="\n"
+    )

@@ -1,0 +1,1 @@
+"""How an agent is scored and shown: whole episodes without learning, and an animation."""

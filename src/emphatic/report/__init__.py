@@ -1,0 +1,1 @@
+"""What a run or a study looks like, read from run folders."""
