@@ -1,0 +1,216 @@
+"""`emphatic diagnose`."""
+
+import json
+import pathlib
+import re
+from typing import Annotated
+
+import jax
+import numpy as np
+import tyro
+from rich import box, progress
+from rich.console import Console
+from rich.table import Table
+
+import emphatic
+from emphatic import mdp
+from emphatic.diagnostics import claims, figures, problems, summaries, sweeps
+from emphatic.errors import UserError
+
+SIZES = {
+    "two-state": {"steps": 20_000, "runs": 50, "seeds": 5},
+    "collision-trap": {"steps": 20_000, "runs": 200, "seeds": 3},
+    "collision-trap-r1": {"steps": 20_000, "runs": 200, "seeds": 1},
+    "collision-restart": {"steps": 20_000, "runs": 200, "seeds": 1},
+    "collision-termination": {"steps": 20_000, "runs": 200, "seeds": 1},
+    "baird": {"steps": 100_000, "runs": 200, "seeds": 2},
+}
+"""The paper's runs. It gives no number of steps; its readings and our repetitions are extra."""
+
+QUICK = ("td", "netd", "wetd", "clip-netd", "clip-wetd", "clipped-td", "vtrace", "nevtrace")
+QUICK += ("wevtrace",)
+QUICK_NS = (1, 5)
+QUICK_RUNS = 25
+WHOLE = ("all", "claims")
+
+
+def command(
+    problem: Annotated[str, tyro.conf.Positional],
+    algorithms: tuple[str, ...] | None = None,
+    n: tuple[int, ...] | None = None,
+    alphas: tuple[str, ...] = ("2^-14:2^-2",),
+    runs: int | None = None,
+    steps: int | None = None,
+    seeds: tuple[int, ...] | None = None,
+    quick: bool = False,
+    redraw: bool = False,
+    out: pathlib.Path | None = None,
+) -> None:
+    """Run the paper's diagnostic experiments: curves, step sizes, figures and claims.
+
+    Results are kept in a folder; the same command again goes on where it stopped.
+
+    Args:
+        problem: two-state, baird, collision (also -trap-r1, -restart, -termination), an MDP
+            in a .json file, `all` of the paper, or its `claims` alone.
+        algorithms: Names from `emphatic algorithms`, and etd, etd-beta, gtd2, tdc, tdrc.
+        n: Bootstrap lengths.
+        alphas: Step sizes; 2^-10:2^-2 stands for the powers of two from one to the other.
+        runs: Independent runs.
+        steps: Learning steps of each run.
+        seeds: Seeds; each repeats the whole experiment.
+        quick: 25 runs, the paper's table of algorithms, and n of 1 and 5 only.
+        redraw: Compute nothing; draw figures and tables from a folder's summaries.
+        out: The folder; runs/diagnose-PROBLEM if left out.
+    """
+    label = pathlib.Path(problem).stem if problem.endswith(".json") else problem
+    folder = out or pathlib.Path("runs") / f"diagnose-{'all' if problem in WHOLE else label}"
+    given = {"algorithms": algorithms, "ns": n, "runs": runs, "steps": steps, "seeds": seeds}
+    given = {field: value for field, value in given.items() if value is not None}
+    if problem in WHOLE and (quick or given):
+        raise UserError(problem, "is the paper's experiment; for a part of it name a problem")
+    names = tuple(SIZES) if problem in WHOLE else (problem,)
+    plan = [_sweep(name, quick, {**given, "alphas": parse_alphas(alphas)}) for name in names]
+    console = Console()
+    if not redraw:
+        _compute(plan, folder, console)
+    found = [summaries.load(folder / sweep.name) for sweep in plan]
+    _show(problem, found, folder, console)
+
+
+def parse_alphas(texts: tuple[str, ...]) -> tuple[float, ...]:
+    """Step sizes in ascending order: numbers, powers such as 2^-3, and ranges of these."""
+    out: set[float] = set()
+    for text in texts:
+        ends = text.split(":")
+        if len(ends) == 1:
+            out.add(_number(text))
+            continue
+        powers = [re.fullmatch(r"2\^(-?\d+)", end) for end in ends]
+        if len(ends) != 2 or not all(powers):
+            raise UserError("alphas", f"{text!r} is no range; write one as 2^-10:2^-2")
+        low, high = sorted(int(power[1]) for power in powers if power)
+        if high - low > 60:
+            raise UserError("alphas", f"{text!r} has more than 60 step sizes")
+        out |= {2.0**i for i in range(low, high + 1)}
+    return tuple(sorted(out))
+
+
+def _number(text: str) -> float:
+    power = re.fullmatch(r"2\^(-?\d{1,3})", text)
+    try:
+        return 2.0 ** int(power[1]) if power else float(text)
+    except ValueError:
+        raise UserError("alphas", f"{text!r} is no number; write 0.01 or 2^-7") from None
+
+
+def _sweep(name: str, quick: bool, given: dict) -> sweeps.Sweep:
+    """The sweep of one problem: its size from the paper, what is asked for on top."""
+    label, problem = _problem(name)
+    size = SIZES.get(label, SIZES["two-state"])
+    settings = {**size, "seeds": tuple(range(size["seeds"]))}
+    if label not in SIZES:
+        settings["seeds"] = (0,)
+    if quick:
+        settings |= {"algorithms": QUICK, "ns": QUICK_NS, "runs": QUICK_RUNS, "seeds": (0,)}
+    return sweeps.Sweep(name=label, problem=problem, **{**settings, **given})
+
+
+def _problem(name: str) -> tuple[str, problems.Problem]:
+    """A problem and the name of its folder."""
+    if not name.endswith(".json"):
+        problem = problems.problem(name)
+        return problem.name, problem
+    m = mdp.load(name)
+    label = re.sub(r"[^\w-]+", "-", pathlib.Path(name).stem)
+    return label, problems.of_mdp(m)
+
+
+def _compute(plan: list[sweeps.Sweep], folder: pathlib.Path, console: Console) -> None:
+    """What the folder lacks, and a summary of each sweep."""
+    _claim_folder(plan, folder)
+    total, done = sweeps.work(plan, folder)
+    columns = (
+        progress.TextColumn("learning"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("ETA"),
+        progress.TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    bar = progress.Progress(*columns, console=console, speed_estimate_period=120)
+    try:
+        with bar:
+            task = bar.add_task("", total=total, completed=done)
+            sweeps.run(plan, folder, lambda chunks: bar.update(task, advance=chunks))
+    except KeyboardInterrupt:
+        console.print(f"stopped; the same command goes on from {folder}")
+        raise SystemExit(1) from None
+    for sweep in plan:
+        summaries.save(summaries.summarise(sweep, folder), folder / sweep.name)
+
+
+def _claim_folder(plan: list[sweeps.Sweep], folder: pathlib.Path) -> None:
+    """Writes config.json, or makes sure that the folder's is of this very experiment."""
+    config = json.loads(json.dumps({sweep.name: sweep.config() for sweep in plan}))
+    path = folder / "config.json"
+    if path.exists():
+        before = json.loads(path.read_text())["experiment"]
+        if before != config:
+            what = ", ".join(_differences(before, config))
+            raise UserError(
+                "out", f"{folder} holds another experiment ({what} differ); choose another --out"
+            )
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError("out", f"{folder} is in use and holds no experiment of this command")
+    folder.mkdir(parents=True, exist_ok=True)
+    versions = {"emphatic": emphatic.__version__, "jax": jax.__version__, "numpy": np.__version__}
+    path.write_text(json.dumps({"experiment": config, "versions": versions}, indent=1) + "\n")
+
+
+def _differences(before: dict, now: dict) -> list[str]:
+    if set(before) != set(now):
+        return ["problems"]
+    return sorted({f for name in now for f in now[name] if before[name].get(f) != now[name][f]})
+
+
+def _show(
+    problem: str, found: list[summaries.Summary], folder: pathlib.Path, console: Console
+) -> None:
+    """Figures and tables in the folder, and what fits on a screen."""
+    if problem != "claims":
+        for summary in found:
+            drawn = figures.of_the_paper(summary)
+            if problem not in WHOLE:
+                drawn |= figures.of_any_problem(summary)
+            figures.write(drawn, folder / "figures")
+            text = json.dumps(summaries.rows(summary), indent=1)
+            (folder / summary.name / "table.json").write_text(text + "\n")
+    if len(found) == 1:
+        console.print(_table(found[0]))
+    if problem in WHOLE:
+        verdicts = claims.judge({summary.name: summary for summary in found})
+        claims.write(verdicts, folder)
+        console.print(claims.table(verdicts))
+    console.print(f"results in {folder}")
+
+
+def _table(summary: summaries.Summary) -> Table:
+    """One line for each algorithm and n."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{summary.name}: RMSE over all steps")
+    headers = ("algorithm", "n", "α, mean", "α, median", "mean", "median", "quartiles", "diverged")
+    for header in headers:
+        table.add_column(header, justify="left" if header == "algorithm" else "right", no_wrap=True)
+    for lane, row in zip(summary.lanes, summaries.rows(summary), strict=True):
+        alphas = (_power(row[f"alpha_by_{rule}"]) for rule in summaries.RULES)
+        numbers = (f"{row[key]:.3g}" for key in ("rmse_mean", "rmse_median"))
+        quartiles = "…".join(f"{x:.2g}" for x in row["rmse_quartiles"])
+        diverged = f"{row['diverged']}/{row['runs']}" if row["diverged"] else ""
+        table.add_row(lane.label, str(lane.n), *alphas, *numbers, quartiles, diverged)
+    return table
+
+
+def _power(alpha: float) -> str:
+    exponent = float(np.log2(alpha))
+    return f"2^{exponent:.0f}" if exponent.is_integer() else f"{alpha:g}"
