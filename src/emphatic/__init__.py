@@ -9,7 +9,7 @@ The library part is a handful of modules that read left to right:
 what it does on a finite MDP.
 """
 
-from emphatic import algorithms, losses, mdp, ratios, targets, theory, traces
+from emphatic import algorithms, laws, losses, mdp, ratios, targets, theory, traces
 from emphatic.errors import UserError
 
 __version__ = "0.1.0"
@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "UserError",
     "algorithms",
+    "laws",
     "losses",
     "mdp",
     "ratios",

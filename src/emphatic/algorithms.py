@@ -72,8 +72,8 @@ class Settings(NamedTuple):
     """c̄, in the products of V-trace and clipped n-step TD."""
     clip_trace: float = 1.0
     """Clip of the ratio that feeds Clip-NETD and Clip-WETD."""
-    clip_pg_rho: float = float("inf")
-    """Clip of the ratio on the policy-gradient advantage."""
+    clip_pg_rho: float = 1.0
+    """Clip of the ratio on the policy-gradient advantage. IMPALA: 1."""
     lambda_: float = 1.0
     """λ in c = λ min(c̄, ρ) of V-trace and its exact traces."""
     beta: float | None = None

@@ -3,9 +3,8 @@
 import importlib
 import sys
 
-import tyro
-
 import emphatic
+from emphatic.commands import parsing
 from emphatic.errors import Stopped, UserError
 
 VERBS = {
@@ -36,7 +35,7 @@ def main(argv: list[str] | None = None) -> None:
         if hasattr(module, "main"):
             module.main(rest)
         else:
-            tyro.cli(module.command, prog=f"emphatic {verb}", args=rest)
+            parsing.bound(module.command, verb, rest)()
     except UserError as error:
         print(f"emphatic: {error}", file=sys.stderr)
         sys.exit(2)

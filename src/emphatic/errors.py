@@ -1,7 +1,7 @@
 """What a user did wrong, and why a run stopped, said in one sentence."""
 
 
-class UserError(ValueError):
+class UserError(Exception):
     """A mistake in the user's input: names the field and says what to change.
 
     The command line prints it as one line and exits with 2; library code raises it

@@ -97,7 +97,10 @@ def nstep(n: int) -> Trace:
         return NstepState(zeros, zeros)
 
     def block(followon, product):
-        followon = product * followon + 1.0
+        # An F that overflowed stays finite, and the next episode's end clears even a NaN.
+        largest = jnp.finfo(product.dtype).max
+        grown = jnp.minimum(product * followon + 1.0, largest)
+        followon = jnp.where(product == 0, 1.0, grown)
         return followon, followon
 
     @_detached
@@ -107,7 +110,9 @@ def nstep(n: int) -> Trace:
         product = _sliding_product(decay[:-1], n)
         steps, in_blocks = len(product), len(product) // n * n
         blocks = product[:in_blocks].reshape(-1, n, *product.shape[1:])
-        last, followon = jax.lax.scan(block, state.followon, blocks)
+        last, followon = state.followon, product[:0]
+        if in_blocks:
+            last, followon = jax.lax.scan(block, state.followon, blocks)
         rest, _ = block(last[: steps - in_blocks], product[in_blocks:])
         followon = jnp.concatenate([followon.reshape(in_blocks, *product.shape[1:]), rest])
         recent = jnp.concatenate([last[steps - in_blocks :], rest])

@@ -276,6 +276,31 @@ def test_crowded_scenes_of_seaquest_agree():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("player", "dies"), [(7, False), (6, True)])
+def test_a_submarine_shot_in_the_act_still_fires(player, dies):
+    """It goes from 4 to 5, where a bullet is from 6; its own is then at 6."""
+    environment = envs.make("minatar/seaquest", sticky_actions=0.0)
+    state, _ = environment.init(jax.random.key(0))
+    game = state.inner.game.replace(
+        _sub_x=jnp.int32(player),
+        _sub_y=jnp.int32(3),
+        _surface=jnp.zeros((), bool),
+        _e_subs=state.inner.game._e_subs.at[0].set(jnp.int32([4, 3, 1, 0, 0])),
+        _f_bullets=state.inner.game._f_bullets.at[0].set(jnp.int32([6, 3, 0])),
+    )
+    state = state._replace(inner=state.inner._replace(game=game))
+    _, time_step = jax.jit(environment.step)(state, jnp.int32(0))
+
+    theirs = original.Environment("seaquest", sticky_action_prob=0.0)
+    theirs.reset()
+    theirs.env.sub_x, theirs.env.sub_y, theirs.env.surface = player, 3, False
+    theirs.env.e_subs, theirs.env.f_bullets = [[4, 3, True, 0, 0]], [[6, 3, False]]
+    assert theirs.act(0) == (1, dies)
+    assert (time_step.reward, time_step.discount) == (1, 0 if dies else 1)
+    assert dies or (time_step.observation == theirs.state()).all()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("game", ["asterix", "seaquest", "space_invaders"])
 def test_the_original_package_agrees_without_ramping(game):
     assert compare(game, False, STEPS, BATCH, seed=0) >= ENDS[game]

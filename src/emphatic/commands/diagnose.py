@@ -197,17 +197,18 @@ def _show(
 
 
 def _table(summary: summaries.Summary) -> Table:
-    """One line for each algorithm and n."""
+    """One line for each algorithm and n; two best α if mean and median over runs disagree."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{summary.name}: RMSE over all steps")
-    headers = ("algorithm", "n", "α, mean", "α, median", "mean", "median", "quartiles", "diverged")
-    for header in headers:
-        table.add_column(header, justify="left" if header == "algorithm" else "right", no_wrap=True)
+    for header in ("algorithm", "n", "best α", "mean", "median", "quartiles", "diverged"):
+        justify = "left" if header == "algorithm" else "right"
+        table.add_column(header, justify=justify, no_wrap=True)
     for lane, row in zip(summary.lanes, summaries.rows(summary), strict=True):
-        alphas = (_power(row[f"alpha_by_{rule}"]) for rule in summaries.RULES)
-        numbers = (f"{row[key]:.3g}" for key in ("rmse_mean", "rmse_median"))
+        alphas = dict.fromkeys(_power(row[f"alpha_by_{rule}"]) for rule in summaries.RULES)
+        numbers = (f"{row[key]:.2g}" for key in ("rmse_mean", "rmse_median"))
         quartiles = "…".join(f"{x:.2g}" for x in row["rmse_quartiles"])
         diverged = f"{row['diverged']}/{row['runs']}" if row["diverged"] else ""
-        table.add_row(lane.label, str(lane.n), *alphas, *numbers, quartiles, diverged)
+        best = ", ".join(alphas)
+        table.add_row(lane.label, str(lane.n), best, *numbers, quartiles, diverged)
     return table
 
 

@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from emphatic.agent import presets
+from emphatic.commands import parsing
 from emphatic.errors import UserError
 from emphatic.report import curves
-from emphatic.runtime import training
+from emphatic.runtime import compilation, training
 from emphatic.runtime.training import TrainConfig
 
 
@@ -38,6 +38,7 @@ class Options(TrainConfig):
 
 def main(argv: list[str]) -> None:
     """Parse in two steps, since a preset decides what the options' defaults are, and train."""
+    compilation.cached()
     resumed, rest = _resume(argv)
     if resumed is not None:
         if rest:
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> None:
             training.stored_config(resumed), lambda p: training.resume(resumed, progress=p)
         )
     else:
-        options = tyro.cli(Options, prog="emphatic train", args=rest, default=_defaults(rest))
+        options = parsing.parsed(Options, "train", rest, default=_defaults(rest))
         config = _config(options)
         path = options.out or _folder(config)
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from emphatic.evaluation import animation
 from emphatic.evaluation import episodes as evaluation
+from emphatic.runtime import compilation
 
 
 def command(
@@ -27,6 +28,7 @@ def command(
         steps: At most that many steps.
         fps: Steps shown per second.
     """
+    compilation.cached()
     out = run / "watch.gif" if out is None else out
     frames, total = evaluation.record(evaluation.load(run), seed=seed, max_steps=steps)
     animation.write(out, frames, frames_per_second=fps)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from emphatic import mdp
+from emphatic import chains, mdp
 from emphatic.errors import UserError
 
 Cut = Literal["truncation", "termination"]
@@ -42,8 +42,8 @@ class Problem:
     def values(self) -> np.ndarray:
         """v_π of the process without the limit: v = r_π + P_πΓ v, `[S]`."""
         m = self.mdp
-        reward = np.einsum("sa,sax,sax->s", m.target, m.transition, m.reward)
-        return np.linalg.solve(np.eye(m.num_states) - m.discounted(m.rho), reward)
+        kernel, reward = m.discounted(m.rho), m.expected_reward(m.rho)
+        return np.linalg.solve(np.eye(m.num_states) - kernel, reward)
 
     @functools.cached_property
     def weights(self) -> np.ndarray:
@@ -52,9 +52,9 @@ class Problem:
         Without a limit the stationary distribution; with one the mean of the
         distributions of the episode's first `limit` states.
         """
-        step = np.einsum("sa,sax->sx", self.mdp.behaviour, self.mdp.transition)
+        step = self.mdp.chain(self.mdp.behaviour)
         if self.limit is None:
-            return _stationary(step)
+            return chains.stationary(step)
         visits = itertools.accumulate(
             range(self.limit - 1), lambda d, _: d @ step, initial=self.start
         )
@@ -63,14 +63,6 @@ class Problem:
     def features(self, rng: np.random.Generator) -> np.ndarray:
         """Features of one run, `[S, d]`."""
         return self.mdp.features if self.draw_features is None else self.draw_features(rng)
-
-
-def _stationary(step: np.ndarray) -> np.ndarray:
-    """d with d = d P and Σ d = 1, `[S]`."""
-    size = len(step)
-    equations = np.concatenate([np.eye(size) - step.T, np.ones((1, size))])
-    d = np.linalg.lstsq(equations, np.eye(size + 1)[-1], rcond=None)[0]
-    return np.clip(d, 0.0, None) / np.clip(d, 0.0, None).sum()
 
 
 def two_state() -> mdp.MDP:

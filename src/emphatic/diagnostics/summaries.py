@@ -183,7 +183,7 @@ def save(summary: Summary, folder: pathlib.Path) -> None:
 
 
 def _rounded(x: np.ndarray) -> np.ndarray:
-    """float32 to 12 significant bits, a relative 1e-4: the zeros that follow compress away."""
+    """float32 to 12 significant bits, a relative 2.5e-4: the zeros that follow compress away."""
     if x.dtype != np.float32:
         return x
     bits = np.ascontiguousarray(x).view(np.uint32)

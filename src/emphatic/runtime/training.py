@@ -13,9 +13,9 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -77,10 +77,8 @@ class TrainConfig:
         return -(-self.steps // self.learner.steps_per_update)
 
 
-class Progress(Protocol):
-    """Who is told after each line of metrics; see `commands.train`."""
-
-    def __call__(self, line: dict[str, Any], seconds: float) -> None: ...
+Progress = Callable[[dict[str, Any], float], None]
+"""`progress(line, seconds)` is told each line of metrics; see `commands.train`."""
 
 
 class Outcome(NamedTuple):

@@ -161,9 +161,13 @@ def wilder(names: tuple[str, ...], than: str, n: int) -> Callable[[Evidence], Fi
 def same_at_one(evidence: Evidence) -> Finding:
     """NETD and WETD are one algorithm at n = 1."""
     s = evidence[NAME]
-    apart = np.abs(s.mean[..., s.lane("netd", 1)] / s.mean[..., s.lane("wetd", 1)] - 1)
-    worst = float(np.nanmax(np.where(np.isfinite(apart), apart, 0)))
-    return Finding(worst < 1e-6, f"largest relative difference of mean errors: {worst:.1g}")
+    a, b = (s.mean[..., s.lane(x, 1)].astype(float) for x in ("netd", "wetd"))
+    finite = np.isfinite(a) & np.isfinite(b)
+    same = bool((np.isfinite(a) == np.isfinite(b)).all())
+    worst = float(np.abs(a[finite] / b[finite] - 1).max(initial=0.0))
+    return Finding(
+        same and worst < 1e-6, f"largest relative difference of mean errors: {worst:.1g}"
+    )
 
 
 def less_spiky_with_n(evidence: Evidence) -> Finding:

@@ -1,0 +1,5 @@
+"""`python -m emphatic` is the `emphatic` command."""
+
+from emphatic.cli import main
+
+main()

@@ -1,0 +1,209 @@
+"""A training run: its files, signals, kills, and the commands around it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from emphatic import cli
+from emphatic.errors import UserError
+from emphatic.runtime import configs, runs
+from emphatic.runtime.training import TrainConfig
+
+ARGUMENTS = ["--env", "catch", "--agent", "netd-ace", "--steps", "128000", "--seed", "3"]
+ARGUMENTS += ["--log-every", "20", "--checkpoint-every", "40", "--settings", "time_limit=7"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One compilation cache for all processes of this module."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+def process(cache, *arguments):
+    """The `emphatic` command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "emphatic", *map(str, arguments)],
+        env={**os.environ, "EMPHATIC_CACHE": cache, "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(cache, *arguments):
+    """Run to its end; exit code and output."""
+    started = process(cache, *arguments)
+    output, _ = started.communicate(timeout=300)
+    return started.returncode, output
+
+
+def wait_for_lines(path: Path, count: int, running: subprocess.Popen) -> None:
+    """Until that many lines of metrics are there, or the process ended."""
+    file = path / "metrics.jsonl"
+    for _ in range(3000):
+        lines = file.read_bytes().count(b"\n") if file.exists() else 0
+        if lines >= count or running.poll() is not None:
+            return
+        time.sleep(0.02)
+    pytest.fail("no metrics within a minute")
+
+
+def deterministic(path: Path) -> dict[str, bytes]:
+    """Everything of a run that must not depend on when it was interrupted."""
+    last = max((path / "checkpoints").iterdir())
+    files = [path / "metrics.jsonl", path / "episodes.jsonl", last / "arrays.bin"]
+    return {file.name: file.read_bytes() for file in files} | {"last": last.name.encode()}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(cache, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    code, output = finished(cache, "train", *ARGUMENTS, "--out", path)
+    assert code == 0, output
+    return path
+
+
+@pytest.mark.slow
+def test_run_killed_ten_times_is_bit_identical(cache, uninterrupted, tmp_path):
+    """Kill -9 at random; parameters, optimiser, traces, environments and files are the same."""
+    path, rng = tmp_path / "killed", random.Random(0)
+    arguments = ["train", *ARGUMENTS, "--out", path]
+    for kill in range(10):
+        running = process(cache, *arguments)
+        wait_for_lines(path, 1 + 2 * kill, running)
+        time.sleep(rng.random() * 0.5)
+        assert running.poll() is None, "the run was over before it could be killed"
+        running.kill()
+        running.communicate()
+        arguments = ["train", "--resume", path]
+    code, output = finished(cache, *arguments)
+    assert code == 0, output
+    assert deterministic(path) == deterministic(uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_writes_a_checkpoint_and_leaves(cache, uninterrupted, tmp_path, number):
+    path = tmp_path / "stopped"
+    running = process(cache, "train", *ARGUMENTS, "--out", path)
+    wait_for_lines(path, 2, running)
+    start = time.perf_counter()
+    running.send_signal(number)
+    output, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert time.perf_counter() - start < 10
+    assert f"emphatic train --resume {path}" in output
+    code, output = finished(cache, "train", "--resume", path)
+    assert code == 0, output
+    assert deterministic(path) == deterministic(uninterrupted)
+
+
+@pytest.mark.slow
+def test_run_learns_and_can_be_evaluated_and_watched(cache, tmp_path):
+    path = tmp_path / "run"
+    code, output = finished(cache, "train", "--env", "catch", "--steps", 160_000, "--out", path)
+    assert code == 0, output
+    code, output = finished(cache, "evaluate", path, "--episodes", 50)
+    assert code == 0, output
+    evaluation = json.loads((path / "evaluation.json").read_text())
+    assert evaluation["episodes"] == len(evaluation["returns"]) == 50
+    assert evaluation["mean"] > 0.9
+    code, output = finished(cache, "watch", path)
+    assert code == 0, output
+    assert (path / "watch.gif").read_bytes().startswith(b"GIF8")
+    assert (path / "learning_curve.png").stat().st_size > 10_000
+    code, output = finished(cache, "watch", path, "--out", tmp_path / "film.webm")
+    assert code == 2
+    assert "out" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_metrics_sum_up_episodes(uninterrupted):
+    """Each line's return is the mean of the returns its episodes were recorded with."""
+    episodes = {line["update"]: line for line in runs.read_episodes(uninterrupted)}
+    lines = runs.read_metrics(uninterrupted)
+    assert [line["update"] for line in lines] == list(range(20, 401, 20))
+    for line in lines:
+        returns = episodes[line["update"]]["returns"]
+        assert line["episodes"] == len(returns)
+        assert line["return"] == pytest.approx(sum(returns) / len(returns), abs=1e-6)
+        assert all(n <= 7 for n in episodes[line["update"]]["lengths"])
+    assert lines[-1]["skipped_update"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["--env", "minatar/tetris"], "env"),
+        (["--agent", "sarsa"], "agent"),
+        (["--preset", "huge"], "preset"),
+        (["--preset", "paper-fixed", "--agent", "wetd"], "preset"),
+        (["--agent", "wetd", "--n", "7"], "unroll_length"),
+        (["--beta", "0.9"], "beta"),
+        (["--discounts", "1.0", "0.9"], "discounts"),
+        (["--steps", "0"], "steps"),
+        (["--devices", "3"], "num_streams"),
+        (["--settings", "sticky_actions"], "settings"),
+        (["--settings", "sticky_actions=2"], "sticky_actions"),
+        (["--settings", "wind=2"], "wind"),
+        (["--optimiser.learning-rate", "-1"], "learning_rate"),
+        (["--network.name", "transformer"], "network.name"),
+        (["--resume", "nowhere"], "run"),
+        (["--resume", "nowhere", "--steps", "5"], "resume"),
+    ],
+)
+def test_mistakes_get_one_sentence(arguments, field, tmp_path, monkeypatch, capsys):
+    """Exit code 2, the field named, nothing written, before any compute."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", *arguments])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"emphatic: {field}: ")
+    assert "\n" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_config_goes_to_json_and_back():
+    config = TrainConfig(env="catch", env_settings={"time_limit": 5}, steps=7)
+    data = json.loads(json.dumps(configs.to_json(config)))
+    assert configs.from_json(TrainConfig, data) == config
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (["steps"], "many", "config.steps"),
+        (["steps"], True, "config.steps"),
+        (["learner", "n"], 2.5, "config.learner.n"),
+        (["learner", "reward"], "doubled", "config.learner.reward"),
+        (["learner", "discounts"], [0.9, "x"], "config.learner.discounts[1]"),
+        (["learner", "optimiser"], None, "config.learner.optimiser"),
+        (["learner", "colour"], 1, "config.learner.colour"),
+    ],
+)
+def test_damaged_config_is_named(path, value, field):
+    data = json.loads(json.dumps(configs.to_json(TrainConfig())))
+    inner = data
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    with pytest.raises(UserError) as error:
+        configs.from_json(TrainConfig, data)
+    assert error.value.field == field
+
+
+def test_missing_field_is_named():
+    data = configs.to_json(TrainConfig())
+    del data["learner"]["n"]
+    with pytest.raises(UserError) as error:
+        configs.from_json(TrainConfig, data)
+    assert error.value.field == "config.learner.n"
