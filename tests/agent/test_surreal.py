@@ -116,10 +116,10 @@ def test_a_pseudo_step_teaches_nothing():
     np.testing.assert_array_equal(second.value, first.value)
 
 
-@pytest.mark.parametrize("scheme", ["netd-ace", "wetd-ace"])
-def test_nothing_leaks_across_an_episode_end(scheme):
+@pytest.mark.parametrize("name", ["netd-ace", "wetd-ace"])
+def test_nothing_leaks_across_an_episode_end(name):
     """After a termination nothing counts; after a truncation the final observation does."""
-    config, before = config_of(scheme, reward="raw"), transitions()
+    config, before = config_of(name, n=4, reward="raw"), transitions()
     first = gradients(config, outputs(), before, emphases())
     later = before._replace(
         reward=before.reward.at[2:, 1].add(3.0).at[3:, 0].add(3.0),

@@ -193,7 +193,7 @@ def test_nothing_is_compiled_after_warm_up(num_devices):
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-LEARNING_UPDATES, TRIES = 400, 3
+LEARNING_UPDATES, TRIES = 200, 3
 
 
 def learning_config(name):
@@ -211,15 +211,15 @@ def learning_config(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AGENTS)
 def test_every_agent_learns_catch(name):
-    """128,000 steps from each of three seeds: a mean return of at least 0.95 at the end."""
+    """64,000 steps from each of three seeds: a mean return of at least 0.95 in the last fifth."""
     environment = catch.make()
     runner = anakin.build(
         learner_of(learning_config(name), environment, LEARNING_UPDATES), environment
     )
     for seed in range(TRIES):
         state, report = runner.run(runner.init(jax.random.key(seed)), LEARNING_UPDATES)
-        late = np.asarray(report.ended)[-LEARNING_UPDATES // 10 :]
-        returns = np.asarray(report.episode_return)[-LEARNING_UPDATES // 10 :][late]
+        late = np.asarray(report.ended)[-LEARNING_UPDATES // 5 :]
+        returns = np.asarray(report.episode_return)[-LEARNING_UPDATES // 5 :][late]
         assert len(returns) > 1000
         assert returns.mean() >= 0.95, f"seed {seed}"
         assert not np.asarray(report.skipped).any()
