@@ -14,8 +14,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
-run: $(READY)  ## set up, then the main job
-	$(BIN)/emphatic diagnose two-state --quick --out runs/two-state
+run: $(READY)  ## set up, train an agent on MinAtar Breakout, evaluate it, show it playing
+	if [ -e runs/demo/config.json ]; then $(BIN)/emphatic train --resume runs/demo; \
+	else $(BIN)/emphatic train --preset demo --out runs/demo; fi
+	$(BIN)/emphatic evaluate runs/demo --episodes 100
+	$(BIN)/emphatic watch runs/demo
 
 check: $(READY)  ## format, lint, types and the quick tests
 	$(BIN)/ruff format --check .

@@ -426,9 +426,11 @@ def test_command_prints_every_algorithm(capsys, monkeypatch):
 def test_command_json_on_a_file(capsys, tmp_path):
     path = tmp_path / "mild.json"
     path.write_text(mdp.to_json(mild()))
-    asked = ("--n", "3", "--algorithm", "clip-netd", "--clip-trace", "0.5")
-    document = json.loads(run(capsys, str(path), *asked, "--json"), parse_constant=pytest.fail)
-    assert document["analyses"][0]["settings"]["clip_pg_rho"] == "inf"
+    asked = ("--n", "3", "--algorithm", "clip-netd", "--clip-trace")
+    free = run(capsys, str(path), *asked, "inf", "--json")
+    document = json.loads(free, parse_constant=pytest.fail)
+    assert document["analyses"][0]["settings"]["clip_trace"] == "inf"
+    document = json.loads(run(capsys, str(path), *asked, "0.5", "--json"))
     (entry,) = document["analyses"]
     expected = theory.analyse(mild(), "clip-netd", 3, clip_trace=0.5)
     np.testing.assert_allclose(entry["A"], expected.A)

@@ -126,13 +126,20 @@ def _input_gradient(g, kernel, shape, stride, pads):
 
 def _patches_times_matrix(x, kernel, stride, pads):
     """The same product with every patch laid out as a row."""
-    k, l, _, d = kernel.shape
+    patches = _patches(x.astype(kernel.dtype), kernel.shape, stride, pads)
+    return (patches.reshape(-1, patches.shape[-1]) @ kernel.reshape(-1, kernel.shape[-1])).reshape(
+        *patches.shape[:-1], -1
+    )
+
+
+def _patches(x, shape, stride, pads):
+    """Every patch as a row of kh kw C numbers, `[N, h, w, ...]`."""
+    k, l = shape[:2]
     x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
     h, w = (x.shape[1] - k) // stride + 1, (x.shape[2] - l) // stride + 1
     rows = [x[:, i : i + stride * (h - 1) + 1 : stride] for i in range(k)]
     taps = [row[:, :, j : j + stride * (w - 1) + 1 : stride] for row in rows for j in range(l)]
-    patches = jnp.stack(taps, axis=3).reshape(len(x) * h * w, -1).astype(kernel.dtype)
-    return (patches @ kernel.reshape(-1, d)).reshape(len(x), h, w, d)
+    return jnp.concatenate(taps, axis=-1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))

@@ -57,7 +57,7 @@ class Architecture(NamedTuple):
     policy_gain: float
     """Factor on the policy's last weights at the start."""
     microbatch: int
-    """Images the convolutions take at a time on CPU."""
+    """Images the convolutions take at a time on CPU; 0 takes all at once."""
     recompute: bool = False
     """Whether the backward pass recomputes the convolutions' activations, for lack of memory."""
 
@@ -75,9 +75,9 @@ ARCHITECTURES = {
     # Mnih et al. 2015; the heads are this paper's.
     "nature": Architecture(NATURE_CONVS, (512,), 512, "haiku", 1.0, microbatch=16),
     # Young and Tian 2019, with heads; the start is what Andrychowicz et al. 2021 recommend.
-    "minatar": Architecture((Conv(16, 3, 1),), (128,), 64, "orthogonal", 0.01, microbatch=32),
+    "minatar": Architecture((Conv(16, 3, 1),), (128,), 64, "orthogonal", 0.01, microbatch=0),
     # Ours, for vectors and for Catch.
-    "mlp": Architecture((), (64, 64), 64, "orthogonal", 0.01, microbatch=32),
+    "mlp": Architecture((), (64, 64), 64, "orthogonal", 0.01, microbatch=0),
 }
 
 
@@ -155,8 +155,8 @@ def build(
         if number < 1:
             raise UserError(field, f"must be at least 1, not {number}")
     design, backend = config.architecture, backend or jax.default_backend()
-    torso, top = _Torso(design, backend), _Top(design, num_actions, num_heads)
-    main = _Top(design, num_actions, 1)
+    torso, top = _Torso(design, backend), _Top(design, backend, num_actions, num_heads)
+    main = _Top(design, backend, num_actions, 1)
     convolve = _in_parts(torso.apply, config, backend)
 
     def init(key: Key[Array, ""], observation_shape: tuple[int, ...]) -> PyTree:
@@ -244,6 +244,7 @@ class _Top(nn.Module):
     """Dense layers and the heads."""
 
     design: Architecture
+    backend: str
     num_actions: int
     num_heads: int
 
@@ -254,7 +255,9 @@ class _Top(nn.Module):
             kernel = self.param(f"dense_{i}", start, (size, x.shape[-1]))
             bias = self.param(f"dense_{i}_bias", nn.initializers.zeros, (size,))
             x = nn.relu(_times(x, kernel) + bias.reshape(1, -1))
-        return _Heads(self.design, self.num_actions, self.num_heads, name="heads")(x)
+        return _Heads(
+            self.design, self.backend, self.num_actions, self.num_heads, name="heads"
+        )(x)
 
 
 class _Heads(nn.Module):
@@ -264,6 +267,7 @@ class _Heads(nn.Module):
     """
 
     design: Architecture
+    backend: str
     num_actions: int
     num_heads: int
 
@@ -281,16 +285,46 @@ class _Heads(nn.Module):
         value_bias = self.param("value_bias", zeros, (heads,))
 
         y = nn.relu(_times(x, kernel.reshape(-1, x.shape[-1])) + bias.reshape(1, -1))
-        y = y.reshape(len(x), heads, 2, hidden)
-        logits = jnp.einsum("nhi,hai->nha", y[:, :, 0], policy)
-        values = (y[:, :, 1] * value.reshape(1, heads, hidden)).sum(-1)
+        last = _last_layers_at_once if self.backend == "cpu" else _last_layers
+        logits, values = last(y, policy, value)
         return HeadOutputs(logits + policy_bias[None], values + value_bias[None])
+
+
+def _last_layers(
+    y: Float[Array, "N hidden"],
+    policy: Float[Array, "heads A size"],
+    value: Float[Array, "heads 1 size"],
+) -> tuple[Float[Array, "N heads A"], Float[Array, "N heads"]]:
+    """Each head's logits and value of its own two hidden layers, y being `[heads 2 size]`."""
+    heads, _, size = policy.shape
+    y = y.reshape(len(y), heads, 2, size)
+    logits = jnp.einsum("nhi,hai->nha", y[:, :, 0], policy)
+    return logits, (y[:, :, 1] * value.reshape(1, heads, size)).sum(-1)
+
+
+def _last_layers_at_once(
+    y: Float[Array, "N hidden"],
+    policy: Float[Array, "heads A size"],
+    value: Float[Array, "heads 1 size"],
+) -> tuple[Float[Array, "N heads A"], Float[Array, "N heads"]]:
+    """The same as one product with a matrix that is zero off its blocks.
+
+    On CPU the copies that a batched product makes of y cost more than the zeros; and a
+    product keeps XLA from repeating the loss's gradient for every hidden unit it reaches.
+    """
+    heads, actions, _ = policy.shape
+    policy = jnp.stack([policy, jnp.zeros_like(policy)], 2)
+    value = jnp.stack([jnp.zeros_like(value), value], 2)
+    own = jnp.concatenate([policy, value], 1)[:, :, None]
+    blocks = jnp.eye(heads).reshape(heads, 1, heads, 1, 1) * own
+    outputs = _times(y, blocks.reshape(-1, y.shape[-1])).reshape(len(y), heads, actions + 1)
+    return outputs[:, :, :-1], outputs[:, :, -1]
 
 
 def _in_parts(convolve, config: NetworkConfig, backend: str):
     """The torso over micro-batches of images, where the config or the backend wants it."""
     design = config.architecture
-    whole = config.microbatch == 0 or (config.microbatch is None and backend != "cpu")
+    whole = design.microbatch == 0 or (config.microbatch is None and backend != "cpu")
     if design.torso and not whole:
         return microbatched(convolve, design.microbatch, recompute=design.recompute)
     return jax.checkpoint(convolve) if config.recompute else convolve
@@ -298,6 +332,9 @@ def _in_parts(convolve, config: NetworkConfig, backend: str):
 
 def _times(x: Float[Array, "N in"], kernel: Float[Array, "out in"]) -> Float[Array, "N out"]:
     """x Wᵀ. With the output axis first the gradient is gᵀx, on CPU twice as fast as xᵀg."""
+    if len(x) < len(kernel):
+        # The second factor is the one that is repacked: let it be the smaller.
+        return jax.lax.dot_general(kernel, x, (((1,), (1,)), ((), ()))).T
     return jax.lax.dot_general(x, kernel, (((1,), (1,)), ((), ())))
 
 

@@ -77,7 +77,7 @@ def _defaults(argv: list[str]) -> Options:
     known, _ = parser.parse_known_args(argv)
     preset = known.preset or presets.for_environment(known.env)
     agent = known.agent or ("wetd" if preset == "paper-mixed" else "netd-ace")
-    steps = 2_000_000 if preset == "demo" else TrainConfig.steps
+    steps = 4_000_000 if preset == "demo" else TrainConfig.steps
     return Options(env=known.env, learner=presets.preset(preset, agent), preset=preset, steps=steps)
 
 
