@@ -114,6 +114,9 @@ class AgentConfig:
 
 
 def _check_numbers(config: AgentConfig) -> None:
+    for field, words in {"reward": ("clip", "raw"), "reduction": ("mean", "sum")}.items():
+        if getattr(config, field) not in words:
+            raise UserError(field, f"must be {' or '.join(words)}, not {getattr(config, field)}")
     for field in ("n", "unroll_length", "num_streams"):
         if getattr(config, field) < 1:
             raise UserError(field, f"must be at least 1, not {getattr(config, field)}")

@@ -77,7 +77,7 @@ def _pgx(game: str, minimal_actions: bool) -> Any:
         module = importlib.import_module(f"pgx.minatar.{game}")
     except ImportError as error:
         raise UserError(
-            "env", "minatar needs the package pgx: pip install 'emphatic[minatar]'"
+            "env", f"minatar needs the package pgx ({error}): pip install 'emphatic[minatar]'"
         ) from error
     make = getattr(module, _CLASSES[game])
     return make(use_minimal_action_set=minimal_actions, sticky_action_prob=0.0)
