@@ -284,7 +284,14 @@ def test_main_only_leaves_the_auxiliary_heads_alone():
     assert logged[-1]["value_loss"].shape == (3,)
 
 
-@pytest.mark.parametrize("name", ["netd-ace", "exact-nevtrace-ace", "wetd-ace"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "netd-ace",
+        pytest.param("exact-nevtrace-ace", marks=pytest.mark.slow),
+        pytest.param("wetd-ace", marks=pytest.mark.slow),
+    ],
+)
 def test_two_updates_are_one_of_twice_the_length(name):
     """With parameters that stand still: same trace, same waiting, same loss in sum."""
     still = OptimiserConfig(learning_rate=1e-30)

@@ -191,7 +191,8 @@ def ergodic():
     return problems.Problem(mdp=m, start=problems.of_mdp(m).weights)
 
 
-@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 3])
 def test_the_mean_update_is_the_expected_one(n):
     """b - A θ of `theory`, for all algorithms of the table, within five standard errors."""
     subject, runs, steps = ergodic(), 400, 600

@@ -251,7 +251,7 @@ def compare(game, ramping, steps, batch, seed):
 BATCH, STEPS = 32, 250
 ENDS = {"asterix": 30, "breakout": 30, "freeway": 5, "seaquest": 30, "space_invaders": 30}
 """So many episodes must end among the steps compared, or the restart was hardly seen."""
-QUICK = ("breakout", "space_invaders")
+QUICK = ("breakout",)
 EACH = [pytest.param(game, marks=[] if game in QUICK else pytest.mark.slow) for game in GAMES]
 
 

@@ -109,6 +109,7 @@ def test_a_key_decides_everything():
     assert not np.array_equal(numbers(first.key), numbers(other.key))
 
 
+@pytest.mark.slow
 def test_two_devices_compute_what_one_does():
     """To float tolerance: the batch is summed in another order."""
     (one, [*_, told]), (two, [*_, told_by_two]) = ran(2, 3), ran(2, 3, num_devices=2)
@@ -128,6 +129,7 @@ def test_streams_are_shared_out_evenly_or_not_at_all():
         anakin.build(learner_of(config, environment, 1), environment, jax.local_devices()[:2])
 
 
+@pytest.mark.slow
 def test_episodes_are_those_of_a_loop_over_steps():
     """Every action drawn anew from the parameters of its update, every step played anew.
 
