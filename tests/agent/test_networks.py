@@ -90,6 +90,20 @@ def test_acting_is_the_main_head_for_any_leading_axes(name):
         np.testing.assert_allclose(logits, expected[at], rtol=1e-5, atol=1e-6)
 
 
+def test_a_row_alone_gives_what_it_gives_among_many():
+    """Few rows are multiplied the other way round; here with biases that are not zero."""
+    network, params = started("minatar")
+    keys = jax.random.split(jax.random.key(1), len(jax.tree.leaves(params)))
+    keys = jax.tree.unflatten(jax.tree.structure(params), list(keys))
+    params = jax.tree.map(lambda x, key: x + 0.1 * jax.random.normal(key, x.shape), params, keys)
+    observation = observations("minatar", 100)
+    apply = jax.jit(network.apply)
+    many, few = apply(params, observation), apply(params, observation[:3])
+    assert many.value.std() > 0.1
+    for a, b in zip(many, few, strict=True):
+        np.testing.assert_allclose(a[:3], b, rtol=1e-4, atol=1e-5)
+
+
 def test_heads_start_apart_or_as_copies():
     apart = heads(started("minatar")[1])
     copies = heads(started("minatar", copy_main=True)[1])

@@ -93,7 +93,11 @@ def _conv_forward(x, kernel, stride, pads):
 
 def _conv_backward(stride, pads, residuals, g):
     x, kernel = residuals
-    dkernel = _kernel_gradient(x.astype(g.dtype), g, kernel.shape, stride, pads)
+    x_in_g = x.astype(g.dtype)
+    if kernel.shape[1] * kernel.shape[2] < _SHORT_ROW:
+        dkernel = _kernel_gradient_by_patches(x_in_g, g, kernel.shape, stride, pads)
+    else:
+        dkernel = _kernel_gradient(x_in_g, g, kernel.shape, stride, pads)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return np.zeros(x.shape, jax.dtypes.float0), dkernel
     return _input_gradient(g, kernel, x.shape, stride, pads), dkernel
@@ -111,6 +115,14 @@ def _kernel_gradient(x, g, shape, stride, pads):
     pads = tuple((low, h) for (low, _), h in zip(pads, high, strict=True))
     images, kernel = x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3)
     return _stock(images, kernel, 1, pads, rhs_dilation=(stride, stride)).transpose(1, 2, 0, 3)
+
+
+def _kernel_gradient_by_patches(x, g, shape, stride, pads):
+    """gᵀ patches; where the forward pass is in the same computation XLA uses its patches again."""
+    patches = _patches(x, shape, stride, pads)
+    rows = patches.reshape(-1, patches.shape[-1])
+    product = jax.lax.dot_general(g.reshape(-1, shape[-1]), rows, (((0,), (0,)), ((), ())))
+    return product.T.reshape(shape)
 
 
 def _input_gradient(g, kernel, shape, stride, pads):
