@@ -172,6 +172,44 @@ def test_mistakes_get_one_sentence(arguments, field, tmp_path, monkeypatch, caps
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+def test_constant_is_taken_from_a_run(cache, uninterrupted, tmp_path):
+    """The control weighs with the mean emphasis of the run it is the control of."""
+    path = tmp_path / "control"
+    arguments = ["--env", "catch", "--agent", "surreal-constant", "--steps", 6400]
+    code, output = finished(
+        cache, "train", *arguments, "--constant-from", uninterrupted, "--out", path
+    )
+    assert code == 0, output
+    learned = [x for line in runs.read_metrics(uninterrupted) for x in line["emphasis"][1:]]
+    constant = runs.read_config(path)["config"]["learner"]["constant"]
+    assert constant == pytest.approx(sum(learned) / len(learned), abs=1e-4)
+    assert runs.read_metrics(path)[-1]["emphasis"] == pytest.approx([1.0, constant, constant])
+
+
+@pytest.mark.slow
+def test_four_devices_compute_what_one_does(tmp_path):
+    """Forced host devices: the same returns and, within float tolerance, the same numbers."""
+    found = []
+    for devices in (1, 4):
+        path = tmp_path / f"on{devices}"
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        arguments = ["--env", "catch", "--agent", "netd-ace", "--steps", "12800"]
+        arguments += ["--devices", str(devices), "--log-every", "5"]
+        subprocess.run(
+            [sys.executable, "-m", "emphatic", "train", *arguments, "--out", str(path)],
+            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "EMPHATIC_CACHE": ""},
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+        found.append(runs.read_metrics(path))
+    for one, four in zip(*found, strict=True):
+        assert one["episodes"] == four["episodes"]
+        for name in ("return", "emphasis", "value_loss", "gradient_norm", "kl"):
+            assert four[name] == pytest.approx(one[name], rel=2e-3, abs=1e-5)
+
+
 def test_config_goes_to_json_and_back():
     config = TrainConfig(env="catch", env_settings={"time_limit": 5}, steps=7)
     data = json.loads(json.dumps(configs.to_json(config)))

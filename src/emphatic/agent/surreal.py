@@ -33,7 +33,9 @@ class AgentConfig:
     """Everything that makes an agent; the defaults are the paper's fixed scheme."""
 
     agent: str = "netd-ace"
-    """Which agent, by name; `emphatic train --help` lists them."""
+    """By name: impala, surreal, surreal-constant (each also -mixed), main-only, and netd,
+    nevtrace, exact-nevtrace, exact-nevtrace-nu, wetd, wevtrace, wevtrace-literal,
+    exact-wevtrace (each also -ace)."""
     n: int = 10
     """Bootstrap length. Paper: 10 fixed, 40 mixed."""
     unroll_length: int = 10

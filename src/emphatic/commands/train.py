@@ -15,7 +15,7 @@ from emphatic.agent import presets
 from emphatic.commands import parsing
 from emphatic.errors import UserError
 from emphatic.report import curves
-from emphatic.runtime import compilation, training
+from emphatic.runtime import compilation, runs, training
 from emphatic.runtime.training import TrainConfig
 
 
@@ -32,6 +32,8 @@ class Options(TrainConfig):
     """paper-fixed, paper-mixed, minatar, demo or catch; default: what suits the environment."""
     settings: tuple[str, ...] = ()
     """Settings of the environment, such as sticky_actions=0.0."""
+    constant_from: Path | None = None
+    """surreal-constant: take the constant from a run, the mean emphasis of its other heads."""
     out: Path | None = None
     """Folder of the run; None: runs/ENV-AGENT-seedN."""
 
@@ -84,7 +86,19 @@ def _defaults(argv: list[str]) -> Options:
 def _config(options: Options) -> TrainConfig:
     """The run's part of the options."""
     fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(TrainConfig)}
+    if options.constant_from is not None:
+        constant = mean_emphasis(options.constant_from)
+        fields["learner"] = dataclasses.replace(options.learner, constant=constant)
     return TrainConfig(**{**fields, "env_settings": _settings(options.settings)})
+
+
+def mean_emphasis(run: Path) -> float:
+    """Over the whole of a run and its auxiliary heads."""
+    lines = runs.read_metrics(run)
+    auxiliary = [x for line in lines for x in line["emphasis"][1:]]
+    if not auxiliary:
+        raise UserError("constant_from", f"{run} has no auxiliary heads, or no metrics yet")
+    return round(sum(auxiliary) / len(auxiliary), 4)
 
 
 def _settings(given: tuple[str, ...]) -> dict[str, Any]:
