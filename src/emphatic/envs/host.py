@@ -1,0 +1,122 @@
+"""Environments that live on the host: a batch of them stepped at once, outside JAX.
+
+    environment = envs.make("atari/breakout")        # what a network and a run need to know
+    batch = environment.start(seeds)                 # one seed a stream
+    frame = batch.reset()
+    step = batch.step(action)
+
+The stream of steps is that of `base`, with one difference: whatever steps a whole batch in
+one call restarts an ended stream in the call after its end, so a pseudo-step follows every
+episode's end:
+
+    the step                          reward   discount   weight   ended   next frame
+    inside an episode                      r          1        1   no      the next one
+    that loses a life and no more          r          0        1   no      the next one
+    that terminates an episode             r          0        1   yes     last of this episode
+    that truncates an episode              r          1        1   yes     last of this episode
+    after an end (pseudo-step)             0          0        0   no      first of a new episode
+
+Frames leave the host once. An observation is the last `stack` frames of an episode, joined
+along the last axis, oldest first, zeros where there are none yet; `push` makes it where
+the frames are wanted, on a device.
+"""
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Shaped
+
+
+class HostStep(NamedTuple):
+    """What one step of a batch gave, NumPy arrays `[B]`; see the table of this module."""
+
+    frame: np.ndarray
+    """`[B, ...]`, of the states that are current now. Never written to again."""
+    first: np.ndarray
+    """Whether that frame is the first of an episode."""
+    reward: np.ndarray
+    """Raw."""
+    discount: np.ndarray
+    weight: np.ndarray
+    ended: np.ndarray
+    episode_return: np.ndarray
+    """Of raw rewards; 0 where no episode ended."""
+    episode_length: np.ndarray
+    """Steps, pseudo-steps not counted; 0 where no episode ended."""
+
+
+class Batch(Protocol):
+    """A batch of environments under way; used by one thread at a time."""
+
+    def reset(self) -> np.ndarray:
+        """The first frame of every stream, `[B, ...]`; called once."""
+        ...
+
+    def step(self, action: np.ndarray) -> HostStep:
+        """One step of every stream; the action of a stream at its pseudo-step is ignored."""
+        ...
+
+    def save(self) -> np.ndarray:
+        """All that `load` needs to go on to the bit: bytes `[B, state_bytes]`."""
+        ...
+
+    def load(self, saved: np.ndarray) -> None:
+        """Go on where `save` was called; replaces `reset`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of threads and memory."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HostEnvironment:
+    """An environment on the host: what a network and a run need to know, and how to start it."""
+
+    name: str
+    num_actions: int
+    frame_shape: tuple[int, ...]
+    """Of one frame; the last axis is the one that is stacked."""
+    frame_dtype: np.dtype
+    start: Callable[[np.ndarray], Batch]
+    """`start(seeds)`: a batch with a stream for each seed (uint32). A stream depends on its
+    seed alone, not on its neighbours."""
+    stack: int = 1
+    """Frames that make an observation."""
+    state_bytes: int = 0
+    """What `save` returns per stream; 0 if the state cannot be had."""
+    settings: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({})
+    )
+    """Every setting that makes it what it is, for the run's record."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Of an observation, `stack` frames."""
+        return (*self.frame_shape[:-1], self.frame_shape[-1] * self.stack)
+
+    @property
+    def observation_dtype(self) -> np.dtype:
+        """That of a frame."""
+        return self.frame_dtype
+
+
+def push(
+    observation: Shaped[Array, "*batch S"],
+    frame: Shaped[Array, "*batch C"],
+    first: Bool[Array, "B"],
+) -> Shaped[Array, "*batch S"]:
+    """The observation after `frame`: the oldest leaves, and all earlier ones if it is a first."""
+    size = frame.shape[-1]
+    first = first.reshape(-1, *[1] * (frame.ndim - 1))
+    kept = jnp.where(first, jnp.zeros((), frame.dtype), observation[..., size:])
+    return jnp.concatenate([kept, frame], axis=-1)
+
+
+def empty(environment: HostEnvironment, streams: int) -> Shaped[Array, "B ..."]:
+    """The observation before the first frame."""
+    return jnp.zeros((streams, *environment.observation_shape), environment.observation_dtype)
