@@ -24,7 +24,7 @@ check: $(READY)  ## format, lint, types and the quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest -q -n 2 -m "not slow and not browser" tests
+	$(BIN)/pytest -q -n 2 -m "not slow" tests
 
 test: $(READY)  ## everything: check's tools, then all tests
 	$(BIN)/ruff format --check .
