@@ -1,5 +1,8 @@
 """Environments by name, and what is said when the name is wrong."""
 
+import subprocess
+import sys
+
 import pytest
 
 from emphatic import envs
@@ -11,16 +14,21 @@ GAMES = [f"minatar/{g}" for g in ("asterix", "breakout", "freeway", "seaquest", 
 def test_names_expand():
     assert envs.expand(["minatar/*"]) == tuple(GAMES)
     assert envs.expand(["minatar/seaquest", "catch", "minatar/*"])[:2] == (GAMES[3], "catch")
-    assert set(envs.names()) == {"catch", *GAMES}
+    atari = envs.expand(["atari/*"])
+    assert len(atari) == 57
+    assert set(envs.names()) == {"catch", *GAMES, *atari}
+    assert envs.expand(["gymnasium:CartPole-v1", "catch"]) == ("gymnasium:CartPole-v1", "catch")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("breakout", "Did you mean 'minatar/breakout'?"),
+        ("breakout", "Did you mean 'minatar/breakout' or 'atari/breakout'?"),
+        ("pong", "Did you mean 'atari/pong'?"),
+        ("atari/mspacman", "Did you mean 'atari/ms_pacman'?"),
         ("minatar/brekout", "Did you mean 'minatar/breakout'?"),
         ("cach", "Did you mean 'catch'?"),
-        ("pong", "there is catch, minatar/asterix"),
+        ("atlantis 3", "there is catch, minatar/*, atari/*, gymnasium:ID"),
     ],
 )
 def test_an_unknown_name_gets_the_known_ones(name, said):
@@ -32,8 +40,8 @@ def test_an_unknown_name_gets_the_known_ones(name, said):
 
 
 def test_an_unknown_family_gets_the_known_ones():
-    with pytest.raises(UserError, match=r"there is minatar/\*"):
-        envs.expand(["atari/*"])
+    with pytest.raises(UserError, match=r"there is minatar/\*, atari/\*"):
+        envs.expand(["mario/*"])
 
 
 def test_an_unknown_setting_gets_the_known_ones():
@@ -51,6 +59,21 @@ def test_what_an_environment_says_of_itself():
     assert (catch.name, catch.num_actions, catch.observation_shape) == ("catch", 3, (10, 5, 2))
     assert catch.observation_dtype.name == "bool"
     assert dict(catch.settings) == {"balls": 2, "time_limit": None}
+
+
+def test_a_setting_can_be_one_of_some_words():
+    with pytest.raises(UserError, match=r"pixels: must be 'grey84' or 'rgb210', not 'rgb84'"):
+        envs.make("atari/pong", pixels="rgb84")
+    with pytest.raises(UserError, match="noop_max: must be a whole number or none, not True"):
+        envs.make("atari/pong", noop_max=True)
+
+
+def test_naming_environments_imports_none_of_their_packages():
+    code = (
+        "import sys; from emphatic import envs; envs.expand(['atari/*', 'gymnasium:CartPole-v1']);"
+        "assert not {'ale_py', 'gymnasium', 'pgx'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ episode's end:
     that truncates an episode              r          1        1   yes     last of this episode
     after an end (pseudo-step)             0          0        0   no      first of a new episode
 
+An environment that starts anew within the step that terminates (`from_jax` keeps the stream
+of `base`) shows the first of the new episode there, says so in `first`, and has no
+pseudo-step after it.
+
 Frames leave the host once. An observation is the last `stack` frames of an episode, joined
 along the last axis, oldest first, zeros where there are none yet; `push` makes it where
 the frames are wanted, on a device.
@@ -24,7 +28,7 @@ the frames are wanted, on a device.
 import dataclasses
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +53,7 @@ class HostStep(NamedTuple):
     """Steps, pseudo-steps not counted; 0 where no episode ended."""
 
 
+@runtime_checkable
 class Batch(Protocol):
     """A batch of environments under way; used by one thread at a time."""
 
@@ -85,6 +90,8 @@ class HostEnvironment:
     start: Callable[[np.ndarray], Batch]
     """`start(seeds)`: a batch with a stream for each seed (uint32). A stream depends on its
     seed alone, not on its neighbours."""
+    start_rendered: Callable[[np.ndarray], Batch] | None = None
+    """The same, if pictures can be had; its batch also has `render() -> [H, W, 3] of each`."""
     stack: int = 1
     """Frames that make an observation."""
     state_bytes: int = 0
@@ -103,6 +110,82 @@ class HostEnvironment:
     def observation_dtype(self) -> np.dtype:
         """That of a frame."""
         return self.frame_dtype
+
+
+_PAGE = np.dtype([("total", "f8"), ("length", "i4"), ("over", "?"), ("truncated", "?")])
+"""What a `Ledger` knows of a stream."""
+
+
+class Ledger:
+    """Makes steps by the table of this module out of what a batch of environments reports.
+
+    For whatever restarts an ended stream in the call after its end. `limit` truncates an
+    episode after that many steps; `truncated` then tells who has to be restarted.
+    """
+
+    def __init__(self, streams: int, limit: int | None = None):
+        self._limit = limit
+        self._book = np.zeros(streams, _PAGE)
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """Whose last step truncated an episode, bool `[B]`."""
+        return self._book["truncated"]
+
+    def step(
+        self,
+        frame: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray | bool = False,
+        lost_life: np.ndarray | bool = False,
+    ) -> HostStep:
+        """The step that gave these; what a stream reports at its pseudo-step is ignored.
+
+        A termination and a truncation in one step count as a termination.
+        """
+        book = self._book
+        first = book["over"].copy()
+        real = ~first
+        reward = np.where(real, reward, 0).astype(np.float32)
+        book["total"] = np.where(first, 0, book["total"]) + reward
+        book["length"] = np.where(first, 0, book["length"] + 1)
+        if self._limit is not None:
+            truncated = truncated | (book["length"] >= self._limit)
+        terminated = real & terminated
+        ended = real & (terminated | truncated)
+        book["over"], book["truncated"] = ended, ended & ~terminated
+        return HostStep(
+            frame=frame,
+            first=first,
+            reward=reward,
+            discount=(real & ~terminated & ~np.asarray(lost_life)).astype(np.float32),
+            weight=real.astype(np.float32),
+            ended=ended,
+            episode_return=np.where(ended, book["total"], 0).astype(np.float32),
+            episode_length=np.where(ended, book["length"], 0),
+        )
+
+    def save(self) -> np.ndarray:
+        """Bytes `[B, Ledger.state_bytes]`."""
+        return as_bytes(self._book)
+
+    def load(self, saved: np.ndarray) -> None:
+        """Go on where `save` was called."""
+        self._book = from_bytes(saved, _PAGE)
+
+    state_bytes = _PAGE.itemsize
+
+
+def as_bytes(records: np.ndarray) -> np.ndarray:
+    """The bytes of each record, uint8 `[B, bytes]`: a copy."""
+    size = records.dtype.itemsize
+    return np.frombuffer(records.tobytes(), np.uint8).reshape(len(records), size).copy()
+
+
+def from_bytes(saved: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Records `[B]` out of their bytes: a copy."""
+    return np.frombuffer(np.ascontiguousarray(saved, np.uint8).tobytes(), dtype).copy()
 
 
 def push(
