@@ -9,9 +9,11 @@ import numpy as np
 
 from emphatic.agent.learner import Learner
 from emphatic.envs.base import Environment
+from emphatic.envs.host import HostEnvironment
 from emphatic.errors import UserError
 from emphatic.runtime import runs, training
 from emphatic.runtime.checkpoints import latest
+from emphatic.runtime.settings import TrainConfig
 
 CHUNK = 500
 """Steps per compiled call."""
@@ -20,8 +22,8 @@ CHUNK = 500
 class Trained(NamedTuple):
     """A trained agent as its run left it."""
 
-    config: training.TrainConfig
-    environment: Environment
+    config: TrainConfig
+    environment: Environment | HostEnvironment
     learner: Learner
     params: Any
     update: int
@@ -30,12 +32,13 @@ class Trained(NamedTuple):
 def load(path: Path) -> Trained:
     """The agent of the newest checkpoint of the run at `path`."""
     config = training.stored_config(path)
-    environment, runtime, learner = training.parts(config)
+    environment, learner = training.parts(config)
     checkpoint = latest(Path(path) / "checkpoints")
     if checkpoint is None:
         raise UserError("run", f"{path} has no checkpoint yet: train it first")
-    state = checkpoint.restore(runtime.init(jax.random.key(config.seed)))
-    return Trained(config, environment, learner, state.learner.params, checkpoint.step)
+    fresh = jax.jit(lambda key: learner.init(key).params)(jax.random.key(config.seed))
+    params = checkpoint.part(".learner.params", fresh)
+    return Trained(config, environment, learner, params, checkpoint.step)
 
 
 class Episodes(NamedTuple):

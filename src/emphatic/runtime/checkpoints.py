@@ -76,12 +76,21 @@ class Checkpoint:
         template's, a PRNG key, a NumPy array, an int, float or bool. A template of
         `jax.ShapeDtypeStruct` does. A leaf that differs is a `UserError` that names it.
         """
+        return self.part("", template)
+
+    def part(self, prefix: str, template: PyTree) -> PyTree:
+        """What lies under `prefix` alone, such as ".learner.params"; see `restore`."""
+        stored = [
+            (leaf._replace(path=leaf.path.removeprefix(prefix)), data)
+            for leaf, data in zip(self._leaves, self._data, strict=True)
+            if leaf.path.startswith(prefix)
+        ]
         leaves, structure = jax.tree_util.tree_flatten_with_path(template)
         wanted = [_describe(path, leaf) for path, leaf in leaves]
-        _require_same(wanted, list(self._leaves))
+        _require_same(wanted, [leaf for leaf, _ in stored])
         values = [
-            _placed(_array(stored, data), leaf)
-            for stored, data, (_, leaf) in zip(self._leaves, self._data, leaves, strict=True)
+            _placed(_array(there, data), leaf)
+            for (there, data), (_, leaf) in zip(stored, leaves, strict=True)
         ]
         return jax.tree_util.tree_unflatten(structure, values)
 
