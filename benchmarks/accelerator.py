@@ -18,6 +18,7 @@ import numpy as np
 from emphatic import algorithms
 from emphatic.agent import presets
 from emphatic.runtime import training
+from emphatic.runtime.settings import TrainConfig
 
 STREAMS = (32, 1024, 8192)
 AGENTS = ("surreal", "netd-ace", "exact-nevtrace-ace")
@@ -57,8 +58,8 @@ def worst_difference():
 def steps_per_second(agent, streams):
     """Of the whole loop, the best of four calls."""
     learner = dataclasses.replace(presets.minatar(agent), num_streams=streams)
-    config = training.TrainConfig(env="minatar/breakout", learner=learner, steps=10**9)
-    _, runtime, _ = training.parts(config)
+    config = TrainConfig(env="minatar/breakout", learner=learner, steps=10**9)
+    runtime = training.runtime_of(config, training.parts(config), print)
     state = runtime.init(jax.random.key(0))
     seconds = []
     for _ in range(5):

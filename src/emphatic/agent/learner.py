@@ -56,6 +56,8 @@ class Learner(NamedTuple):
 
     config: AgentConfig
     init: Callable[[Key[Array, ""]], LearnerState]
+    policy: Callable[[PyTree, Shaped[Array, "B ..."]], Float[Array, "B A"]]
+    """`policy(params, observation) -> logits`, the main head's."""
     act: Callable[[PyTree, Shaped[Array, "B ..."], Key[Array, ""]], tuple[Array, Array]]
     """`act(params, observation, key) -> (action [B], logits [B, A])`, the main head's."""
     update: Callable[[LearnerState, Trajectory], tuple[LearnerState, dict[str, Array]]]
@@ -131,7 +133,7 @@ def build(
         updates = state.updates + 1
         return LearnerState(params, optimiser_state, updates, trace_state, waiting), metrics
 
-    return Learner(config, init, act, update)
+    return Learner(config, init, network.act, act, update)
 
 
 def _nothing_waits(config, num_actions, observation_shape, observation_dtype) -> Waiting:

@@ -18,13 +18,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree, Shaped
 
 from emphatic.agent.learner import Learner, LearnerState, Trajectory
 from emphatic.agent.surreal import Transitions
 from emphatic.envs.base import Environment, TimeStep
 from emphatic.errors import UserError
+from emphatic.runtime import distributed, placement
+from emphatic.runtime.checkpoints import Checkpoint
+from emphatic.runtime.reports import Report
 
 
 class AnakinState(NamedTuple):
@@ -38,24 +41,36 @@ class AnakinState(NamedTuple):
     """Draws the actions."""
 
 
-class Report(NamedTuple):
-    """What K updates were like."""
-
-    metrics: dict[str, Array]
-    """Means over the K updates; maxima of what ends in `_max`."""
-    skipped: Array
-    """Which updates were left out because the gradient was not finite, `[K]`."""
-    ended: Array
-    """Whether an episode ended there, `[K, T, B]`."""
-    episode_return: Array
-    episode_length: Array
-
-
-class Anakin(NamedTuple):
+class Anakin:
     """`state = init(key)`; `state, report = run(state, num_updates)`, compiled per number."""
 
-    init: Callable[[Key[Array, ""]], AnakinState]
-    run: Callable[[AnakinState, int], tuple[AnakinState, Report]]
+    def __init__(
+        self,
+        init: Callable[[Key[Array, ""]], AnakinState],
+        compiled: Callable[[AnakinState, int], tuple[AnakinState, Report]],
+    ):
+        """See `build`."""
+        self.init, self.compiled = init, compiled
+
+    def run(self, state: AnakinState, num_updates: int) -> tuple[AnakinState, Report]:
+        """So many updates; returns when they are under way, and the state given is used up."""
+        state, report = self.compiled(state, num_updates)
+        return state, jax.tree.map(distributed.whole, report)
+
+    def snapshot(self, state: AnakinState) -> AnakinState:
+        """What a checkpoint holds: everything."""
+        return jax.tree.map(distributed.whole, state)
+
+    def restore(self, checkpoint: Checkpoint, key: Key[Array, ""]) -> AnakinState:
+        """Go on from a checkpoint, bit for bit."""
+        fresh = self.init(key)
+        if jax.process_count() == 1:
+            return checkpoint.restore(fresh)
+        found = checkpoint.restore(jax.tree.map(_empty, fresh))
+        return jax.tree.map(distributed.place, found, fresh)
+
+    def close(self) -> None:
+        """Nothing to end."""
 
 
 def build(
@@ -68,7 +83,7 @@ def build(
         raise UserError(
             "num_streams", f"must be a multiple of the {len(devices)} devices, not {streams}"
         )
-    mesh = Mesh(np.asarray(devices), ("streams",), axis_types=(AxisType.Auto,))
+    mesh = placement.mesh(devices)
     env_step = jax.vmap(environment.step)
 
     def init(key):
@@ -94,16 +109,21 @@ def build(
         learned, metrics = learner.update(state.learner, Trajectory(observation, transitions))
         return state._replace(learner=learned), (metrics, steps)
 
-    def run(state, num_updates):
+    def scanned(state, num_updates):
         state, (metrics, steps) = jax.lax.scan(update, state, length=num_updates)
         state = jax.lax.with_sharding_constraint(state, _sharding(state, mesh))
         return state, _report(metrics, steps)
 
     shardings = _sharding(jax.eval_shape(init, jax.random.key(0)), mesh)
-    return Anakin(
-        jax.jit(init, out_shardings=shardings),
-        jax.jit(run, static_argnums=1, donate_argnums=0),
-    )
+    compiled = jax.jit(scanned, static_argnums=1, donate_argnums=0)
+    return Anakin(jax.jit(init, out_shardings=shardings), compiled)
+
+
+def _empty(x: Array) -> Any:
+    """An array of this process to restore into; a key stays a key."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return jax.random.split(jax.random.key(0), x.shape) if x.shape else jax.random.key(0)
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
 
 
 def _report(metrics: dict[str, Array], steps: TimeStep) -> Report:
@@ -117,26 +137,10 @@ def _report(metrics: dict[str, Array], steps: TimeStep) -> Report:
 
 def _sharding(state: AnakinState, mesh: Mesh) -> Any:
     """Where each array of the state lies: streams over the devices, the rest everywhere."""
-
-    def over(axis):
-        """Streams on this axis of every array, counted from the front or the back."""
-
-        def place(x):
-            spec = [None] * x.ndim
-            if x.ndim >= 2 or axis == 0:
-                spec[axis] = "streams"
-            return NamedSharding(mesh, PartitionSpec(*spec))
-
-        return place
-
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    learner = jax.tree.map(lambda _: everywhere, state.learner)._replace(
-        trace=jax.tree.map(over(-2), state.learner.trace),
-        waiting=jax.tree.map(over(1), state.learner.waiting),
-    )
+    streams: Any = placement.over(0, mesh)
     return state._replace(
-        learner=learner,
-        environment=jax.tree.map(over(0), state.environment),
-        observation=over(0)(state.observation),
-        key=everywhere,
+        learner=placement.of_learner(state.learner, mesh),
+        environment=jax.tree.map(streams, state.environment),
+        observation=streams(state.observation),
+        key=placement.everywhere(mesh),
     )

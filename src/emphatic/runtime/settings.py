@@ -1,0 +1,59 @@
+"""What a run is: `TrainConfig`."""
+
+import dataclasses
+from typing import Annotated, Any
+
+import tyro
+
+from emphatic.agent.surreal import AgentConfig
+from emphatic.errors import UserError
+from emphatic.runtime.actors import ActorsConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """A run: what learns where, for how long, and what is written down."""
+
+    env: str = "minatar/breakout"
+    """Environment: catch, minatar/GAME, atari/GAME or gymnasium:ID (docs/environments.md)."""
+    env_settings: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """Settings of the environment, such as sticky_actions."""
+    learner: Annotated[AgentConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=AgentConfig
+    )
+    """The agent."""
+    steps: int = 5_000_000
+    """Environment steps, all streams together."""
+    seed: int = 0
+    """Of parameters, environments and actions."""
+    log_every: int = 100
+    """Updates that one line of metrics.jsonl sums up; they run as one call."""
+    checkpoint_every: int = 2000
+    """Updates between checkpoints, rounded up to a multiple of log_every."""
+    keep: int = 3
+    """Checkpoints kept."""
+    devices: int = 1
+    """Devices of each process that learn; the streams are spread over them."""
+    actors: ActorsConfig = dataclasses.field(default_factory=ActorsConfig)
+    """Environments on the host: who steps them."""
+    record_episodes: bool = True
+    """Write every episode's return and length to episodes.jsonl."""
+    halt_after: int = 10
+    """Stop when that many updates in a row had a gradient that was not finite."""
+
+    def __post_init__(self):
+        for field in ("steps", "log_every", "checkpoint_every", "keep", "devices", "halt_after"):
+            if getattr(self, field) < 1:
+                raise UserError(field, f"must be at least 1, not {getattr(self, field)}")
+        if not 0 <= self.seed < 2**32:
+            raise UserError("seed", f"must lie in [0, 2^32), not {self.seed}")
+        if self.learner.num_streams % self.devices:
+            raise UserError(
+                "num_streams",
+                f"must be a multiple of the {self.devices} devices, not {self.learner.num_streams}",
+            )
+
+    @property
+    def num_updates(self) -> int:
+        """Updates that consume at least `steps`."""
+        return -(-self.steps // self.learner.steps_per_update)
