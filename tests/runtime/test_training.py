@@ -14,7 +14,7 @@ import pytest
 from emphatic import cli
 from emphatic.errors import UserError
 from emphatic.runtime import configs, runs
-from emphatic.runtime.training import TrainConfig
+from emphatic.runtime.settings import TrainConfig
 
 ARGUMENTS = ["--env", "catch", "--agent", "netd-ace", "--steps", "128000", "--seed", "3"]
 ARGUMENTS += ["--log-every", "20", "--checkpoint-every", "40", "--settings", "time_limit=7"]

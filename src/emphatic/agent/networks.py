@@ -64,6 +64,7 @@ class Architecture(NamedTuple):
 
 IMPALA_SECTIONS = (Section(16), Section(32), Section(32))
 PAPER_SECTIONS = (Section(64), Section(128), Section(128), Section(64))
+SMALL_CONVS = (Conv(16, 8, 4), Conv(32, 4, 2))
 NATURE_CONVS = (Conv(32, 8, 4), Conv(64, 4, 2), Conv(64, 3, 1))
 
 ARCHITECTURES = {
@@ -74,6 +75,8 @@ ARCHITECTURES = {
     "impala": Architecture(IMPALA_SECTIONS, (256,), 512, "haiku", 1.0, microbatch=8),
     # Mnih et al. 2015; the heads are this paper's.
     "nature": Architecture(NATURE_CONVS, (512,), 512, "haiku", 1.0, microbatch=16),
+    # Mnih et al. 2016, that of A3C without LSTM: for a few cores.
+    "small": Architecture(SMALL_CONVS, (256,), 256, "orthogonal", 0.01, microbatch=32),
     # Young and Tian 2019, with heads; the start is what Andrychowicz et al. 2021 recommend.
     "minatar": Architecture((Conv(16, 3, 1),), (128,), 64, "orthogonal", 0.01, microbatch=0),
     # Ours, for vectors and for Catch.
@@ -86,7 +89,7 @@ class NetworkConfig:
     """Which network, and what of it differs from its row in `ARCHITECTURES` (None: nothing)."""
 
     name: str = "paper"
-    """paper, impala, nature, minatar or mlp."""
+    """paper, impala, nature, small, minatar or mlp."""
     head_hidden: int | None = None
     """Hidden size of each of a head's two MLPs. Paper: 512."""
     weights: str | None = None

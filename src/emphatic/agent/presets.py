@@ -51,6 +51,43 @@ def demo(agent: str = "netd-ace") -> AgentConfig:
     return minatar(agent)
 
 
+def atari(agent: str = "netd-ace") -> AgentConfig:
+    """Atari at 84x84 with the `nature` network; IMPALA's setting at the size of one machine."""
+    return AgentConfig(
+        agent=agent,
+        n=10 if find(agent).row.scheme == "fixed" else 20,
+        unroll_length=20,
+        num_streams=32,
+        network=NetworkConfig(name="nature"),
+        optimiser=OptimiserConfig(learning_rate=6e-4, epsilon=1e-10),
+    )
+
+
+def atari_small(agent: str = "netd-ace") -> AgentConfig:
+    """Atari at 84x84 on a few cores: a smaller network, more and smaller updates."""
+    return AgentConfig(
+        agent=agent,
+        n=5 if find(agent).row.scheme == "fixed" else 10,
+        unroll_length=10,
+        num_streams=16,
+        network=NetworkConfig(name="small", head_hidden=128),
+        optimiser=OptimiserConfig(learning_rate=7e-4, epsilon=1e-10),
+    )
+
+
+def vector(agent: str = "netd-ace") -> AgentConfig:
+    """Gymnasium's vector observations: two dense layers, raw rewards."""
+    return AgentConfig(
+        agent=agent,
+        n=5 if find(agent).row.scheme == "fixed" else 10,
+        unroll_length=10,
+        num_streams=16,
+        reward="raw",
+        network=NetworkConfig(name="mlp"),
+        optimiser=OptimiserConfig(learning_rate=1e-3, epsilon=1e-8),
+    )
+
+
 def catch(agent: str = "netd-ace") -> AgentConfig:
     """Catch, learned in seconds."""
     return AgentConfig(
@@ -67,7 +104,10 @@ def catch(agent: str = "netd-ace") -> AgentConfig:
 PRESETS: dict[str, Callable[[str], AgentConfig]] = {
     "paper-fixed": paper_fixed,
     "paper-mixed": paper_mixed,
+    "atari": atari,
+    "atari-small": atari_small,
     "minatar": minatar,
+    "vector": vector,
     "demo": demo,
     "catch": catch,
 }
@@ -82,8 +122,8 @@ def preset(name: str, agent: str) -> AgentConfig:
 
 def for_environment(env: str) -> str:
     """The preset that an environment is trained with unless another is asked for."""
-    families = {"catch": "catch", "minatar": "minatar"}
-    return families.get(env.split("/")[0], "paper-fixed")
+    families = {"catch": "catch", "minatar": "minatar", "atari": "atari"}
+    return families.get(env.split("/")[0], "vector")
 
 
 def _in_scheme(name: str, scheme: str) -> str:

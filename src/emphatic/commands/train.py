@@ -11,12 +11,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from emphatic import envs
 from emphatic.agent import presets
 from emphatic.commands import parsing
 from emphatic.errors import UserError
 from emphatic.report import curves
-from emphatic.runtime import compilation, runs, training
-from emphatic.runtime.training import TrainConfig
+from emphatic.runtime import compilation, distributed, runs, training
+from emphatic.runtime.distributed import ProcessesConfig
+from emphatic.runtime.settings import TrainConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,10 +28,15 @@ class Options(TrainConfig):
     A preset gives every field below its value (shown as default here for this command line);
     what is given on the command line replaces it. The run is a folder: config.json,
     metrics.jsonl, episodes.jsonl, tensorboard/, checkpoints/.
+
+    Several processes as one run: start each with --distributed where SLURM, Kubernetes, mpirun
+    or a TPU pod tells it of the others, else with --coordinator HOST:PORT --process I
+    --processes N (docs/distributed.md).
     """
 
     preset: str = "minatar"
-    """paper-fixed, paper-mixed, minatar, demo or catch; default: what suits the environment."""
+    """paper-fixed, paper-mixed, atari, atari-small, minatar, demo, catch or vector; default: what
+    suits the environment."""
     settings: tuple[str, ...] = ()
     """Settings of the environment, such as sticky_actions=0.0."""
     constant_from: Path | None = None
@@ -42,11 +49,14 @@ def main(argv: list[str]) -> None:
     """Parse in two steps, since a preset decides what the options' defaults are, and train."""
     compilation.cached()
     resumed, rest = _resume(argv)
+    processes, rest = _processes(rest)
+    distributed.join(processes)
     if resumed is not None:
         if rest:
             raise UserError("resume", f"goes on as the run was configured; leave out {rest[0]}")
         outcome = _shown(
-            training.stored_config(resumed), lambda p: training.resume(resumed, progress=p)
+            training.stored_config(resumed),
+            lambda progress, say: training.resume(resumed, progress=progress, say=say),
         )
     else:
         options = parsing.parsed(Options, "train", rest, default=_defaults(rest))
@@ -55,11 +65,17 @@ def main(argv: list[str]) -> None:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         outcome = _shown(
             config,
-            lambda p: training.train(
-                path, config, command=["emphatic", "train", *argv], created=created, progress=p
+            lambda progress, say: training.train(
+                path,
+                config,
+                command=["emphatic", "train", *argv],
+                created=created,
+                progress=progress,
+                say=say,
             ),
         )
-    _say_end(outcome)
+    if distributed.writes():
+        _say_end(outcome)
 
 
 def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
@@ -68,6 +84,20 @@ def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
     parser.add_argument("--resume", type=Path)
     known, rest = parser.parse_known_args(argv)
     return known.resume, rest
+
+
+def _processes(argv: list[str]) -> tuple[ProcessesConfig, list[str]]:
+    """How to find other processes, which is no part of the run; and the other arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--distributed", action="store_true")
+    parser.add_argument("--coordinator")
+    parser.add_argument("--process", type=int)
+    parser.add_argument("--processes", type=int)
+    try:
+        known, rest = parser.parse_known_args(argv)
+    except argparse.ArgumentError as error:
+        raise UserError(str(error.argument_name).lstrip("-"), error.message) from None
+    return ProcessesConfig(**vars(known)), rest
 
 
 def _defaults(argv: list[str]) -> Options:
@@ -79,8 +109,13 @@ def _defaults(argv: list[str]) -> Options:
     known, _ = parser.parse_known_args(argv)
     preset = known.preset or presets.for_environment(known.env)
     agent = known.agent or ("wetd" if preset == "paper-mixed" else "netd-ace")
-    steps = 4_000_000 if preset == "demo" else TrainConfig.steps
-    return Options(env=known.env, learner=presets.preset(preset, agent), preset=preset, steps=steps)
+    given = {"env": known.env, "learner": presets.preset(preset, agent), "preset": preset}
+    if preset == "demo":
+        given["steps"] = 4_000_000
+    if envs.on_host(known.env):
+        # An update takes a thousand times as long as one of MinAtar.
+        given |= {"log_every": 5, "checkpoint_every": 250}
+    return Options(**given)
 
 
 def _config(options: Options) -> TrainConfig:
@@ -126,8 +161,10 @@ def _shown(config: TrainConfig, run: Any) -> training.Outcome:
     console.print(
         f"{config.learner.agent} on {config.env}: {config.steps:,} steps, seed {config.seed}"
     )
+    if not distributed.writes():
+        return run(lambda line, seconds: None, console.print)
     if not console.is_terminal:
-        return run(_Lines(config, console))
+        return run(_Lines(config, console), console.print)
     columns = (
         TextColumn("{task.fields[steps]}"),
         BarColumn(bar_width=24),
@@ -137,7 +174,7 @@ def _shown(config: TrainConfig, run: Any) -> training.Outcome:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar:
-        return run(_Bar(config, bar))
+        return run(_Bar(config, bar), console.print)
 
 
 class _Rate:

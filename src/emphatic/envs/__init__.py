@@ -17,7 +17,7 @@ from emphatic.envs.base import Environment
 from emphatic.envs.host import HostEnvironment
 from emphatic.errors import UserError
 
-__all__ = ["Environment", "HostEnvironment", "expand", "make", "names", "settings"]
+__all__ = ["Environment", "HostEnvironment", "expand", "make", "names", "on_host", "settings"]
 
 _Maker = Callable[..., Environment | HostEnvironment]
 
@@ -39,6 +39,11 @@ _WORDS: Mapping[Any, str] = {
 def names() -> tuple[str, ...]:
     """Every name `make` knows, but for Gymnasium's (`gymnasium:CartPole-v1`)."""
     return tuple(_MAKERS)
+
+
+def on_host(name: str) -> bool:
+    """Whether an environment of that name lives on the host, told without making it."""
+    return name.startswith(("atari/", "gymnasium:"))
 
 
 def make(name: str, **chosen: Any) -> Environment | HostEnvironment:
