@@ -14,9 +14,9 @@ to the first one of its fresh episodes. So nothing leaks between the two, and tr
 """
 
 import dataclasses
+import functools
 import threading
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -103,6 +103,7 @@ class Acting(NamedTuple):
     """`push(observation, frame, first) -> observation`."""
 
 
+@functools.lru_cache(maxsize=8)
 def acting(policy: Callable[[PyTree, Shaped[Array, "B ..."]], Float[Array, "B A"]]) -> Acting:
     """Acting with that policy; an action's key is made of the step's and the stream's number."""
 
@@ -191,7 +192,8 @@ class Actor:
         except Closed:
             pass
         except Exception as error:
-            self.error = "".join(traceback.format_exception_only(error)).strip()
+            line = (str(error).splitlines() or [""])[0]
+            self.error = f"{type(error).__name__}: {line}"
             self.channel.close(self.error)
         finally:
             self._close()
@@ -263,7 +265,7 @@ def _assembled(
 
 
 @jax.jit
-def _stacked(arrays: list[Array]) -> Array:
+def _stacked(arrays: Sequence[Array]) -> Array:
     return jnp.stack(arrays)
 
 

@@ -12,12 +12,14 @@ and `jit` inserts the all-reduce of the gradient.
 Reference: Hessel et al., "Podracer architectures for scalable reinforcement learning", 2021.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Key
 
 from emphatic.agent.learner import Learner, LearnerState
@@ -76,7 +78,7 @@ class Sebulba:
             say=say,
         )
         self._updates = 0
-        self._init, self._update = self._compiled()
+        self._init, self._update = _compiled(learner, self._mesh)
 
     def init(self, key: Key[Array, ""]) -> SebulbaState:
         """The start of a run; the actors begin with the first call of `run`."""
@@ -119,21 +121,6 @@ class Sebulba:
         """End the actors; one that hangs is left behind."""
         self._crew.close()
 
-    def _compiled(self):
-        learner = self._learner
-        shapes = jax.eval_shape(learner.init, jax.random.key(0))
-        shardings = placement.of_learner(shapes, self._mesh)
-
-        def update(params, rest, parts):
-            unroll = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
-            return learner.update(rest._replace(params=params), actors.observations(unroll))
-
-        # The parameters are not donated: actors still act with them.
-        return (
-            jax.jit(learner.init, out_shardings=shardings),
-            jax.jit(update, donate_argnums=1, out_shardings=(shardings, None)),
-        )
-
     def _assembled(self, unrolls: list[Unroll]) -> list[Unroll]:
         """The actors' parts where the learner wants them: as they are, or as one global array."""
         if self._mesh.size == 1:
@@ -175,6 +162,23 @@ class Sebulba:
                 _empty((streams,), np.int32),
             ),
         )
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(learner: Learner, mesh: Mesh) -> tuple[Callable, Callable]:
+    """`init(key)` and `update(params, the rest of the state, parts)`, on that mesh."""
+    shapes = jax.eval_shape(learner.init, jax.random.key(0))
+    shardings = placement.of_learner(shapes, mesh)
+
+    def update(params, rest, parts):
+        unroll = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
+        return learner.update(rest._replace(params=params), actors.observations(unroll))
+
+    # The parameters are not donated: actors still act with them.
+    return (
+        jax.jit(learner.init, out_shardings=shardings),
+        jax.jit(update, donate_argnums=1, out_shardings=(shardings, None)),
+    )
 
 
 @jax.jit

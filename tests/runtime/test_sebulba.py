@@ -1,0 +1,328 @@
+"""Sebulba: what a slow loop computes, whatever the timing, the faults and the devices."""
+
+import dataclasses
+import functools
+import time
+
+import host_environments
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from host_environments import Trouble, countdown
+
+from emphatic.agent import learner as learners
+from emphatic.agent.networks import NetworkConfig
+from emphatic.agent.optimiser import OptimiserConfig
+from emphatic.agent.surreal import AgentConfig, Transitions
+from emphatic.envs import bridge, catch, host
+from emphatic.errors import UserError
+from emphatic.runtime import actors, anakin, checkpoints
+from emphatic.runtime.actors import ActorsConfig
+from emphatic.runtime.crew import ActorFailed
+from emphatic.runtime.sebulba import Sebulba
+
+STREAMS, STEPS, SEED = 4, 5, 3
+CONFIG = AgentConfig(
+    agent="netd-ace",
+    n=3,
+    unroll_length=STEPS,
+    num_streams=STREAMS,
+    discounts=(0.99, 0.95, 0.9),
+    network=NetworkConfig(name="mlp", head_hidden=4),
+    optimiser=OptimiserConfig(learning_rate=1e-2, epsilon=1e-4),
+)
+ON_CATCH = bridge.from_jax(catch.make(time_limit=6))
+
+
+@functools.cache
+def learner_of(shape, actions, dtype):
+    return learners.build(
+        CONFIG,
+        num_actions=actions,
+        observation_shape=shape,
+        observation_dtype=np.dtype(dtype),
+        num_updates=40,
+    )
+
+
+def learner_for(environment):
+    return learner_of(
+        environment.observation_shape, environment.num_actions, environment.frame_dtype.name
+    )
+
+
+class Session:
+    """A runtime under test, closed at the end, and what it said."""
+
+    def __init__(self, environment, *, learner=None, devices=1, acting=0, **config):
+        self.said = []
+        local = jax.local_devices()
+        self.runtime = Sebulba(
+            learner or learner_for(environment),
+            environment,
+            ActorsConfig(**config),
+            seed=SEED,
+            devices=local[:devices],
+            acting_devices=local[devices : devices + acting],
+            say=self.said.append,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.runtime.close()
+
+    def start(self):
+        return self.runtime.init(jax.random.key(SEED))
+
+    def ran(self, *calls):
+        """State and reports after calls of so many updates."""
+        state, reports = self.start(), []
+        for updates in calls:
+            state, report = self.runtime.run(state, updates)
+            reports.append(report)
+        return state, reports
+
+
+def ran(environment, *calls, **options):
+    with Session(environment, **options) as session:
+        return session.ran(*calls)
+
+
+def assert_same(one, other, rtol=0.0):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=rtol)
+
+
+def by_a_slow_loop(environment, updates, lag):
+    """No threads, no channel: step, look, decide; parameters `lag` updates old."""
+    learner = learner_for(environment)
+    batch = environment.start(_seeds(STREAMS))
+    history = [learner.init(jax.random.key(SEED))]
+    observation = host.push(
+        host.empty(environment, STREAMS), jnp.asarray(batch.reset()), jnp.ones(STREAMS, bool)
+    )
+    act, update = jax.jit(learner.policy), jax.jit(learner.update)
+    key = jax.random.fold_in(jax.random.key(SEED), 1)
+    for k in range(updates):
+        params = history[max(0, k - lag)].params
+        seen, made = [observation], []
+        for t in range(STEPS):
+            logits = act(params, observation)
+            now = jax.random.fold_in(key, k * STEPS + t)
+            action = np.array(
+                [jax.random.categorical(jax.random.fold_in(now, b), logits[b]) for b in range(4)]
+            ).astype(np.int32)
+            step = batch.step(action)
+            observation = host.push(observation, jnp.asarray(step.frame), jnp.asarray(step.first))
+            seen.append(observation)
+            made.append(Transitions(action, step.reward, step.discount, step.weight, logits))
+        transitions = jax.tree.map(lambda *x: jnp.stack(x), *made)
+        trajectory = learners.Trajectory(jnp.stack(seen), transitions)
+        history.append(update(history[-1], trajectory)[0])
+    return history[-1]
+
+
+def _seeds(streams):
+    made = [np.random.SeedSequence([SEED, 0, b]).generate_state(1)[0] for b in range(streams)]
+    return np.array(made, np.uint32)
+
+
+@pytest.mark.parametrize("lag", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+def test_it_is_what_a_slow_loop_computes(lag):
+    environment = countdown(Trouble())
+    state, _ = ran(environment, 3, 4, lag=lag, threads=1)
+    assert_same(state.learner, by_a_slow_loop(countdown(Trouble()), 7, lag), rtol=1e-5)
+
+
+def test_lags_differ():
+    states = [ran(countdown(Trouble()), 7, lag=lag, threads=1)[0] for lag in (0, 1)]
+    with pytest.raises(AssertionError):
+        assert_same(*(state.learner.params for state in states), rtol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_bits_whatever_the_timing():
+    rng = np.random.default_rng(0)
+    shaken = Trouble()
+    shaken.delay = lambda: 0.01 * rng.random()
+    calm, shaky = ran(countdown(Trouble()), 2, 4), ran(countdown(shaken), 2, 4)
+    assert_same(calm[0], shaky[0])
+    for one, other in zip(calm[1], shaky[1], strict=True):
+        assert_same(one._replace(metrics=dict(one.metrics)), other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"threads": 4}, {"devices": 2}, {"acting": 1}], ids=str)
+def test_threads_and_devices_change_nothing_but_rounding(options):
+    plain, other = ran(ON_CATCH, 8, threads=1), ran(ON_CATCH, 8, **{"threads": 2} | options)
+    assert_same(plain[0], other[0], rtol=1e-4)
+    np.testing.assert_array_equal(plain[1][0].ended, other[1][0].ended)
+
+
+def decided(learner):
+    """The learner with a policy that leaves nothing to chance: the same actions for any key."""
+
+    def policy(params, observation):
+        flat = observation.reshape(len(observation), -1).astype(jnp.float32)
+        choice = (flat @ jnp.arange(flat.shape[1]) % 3).astype(jnp.int32)
+        return 1e3 * jax.nn.one_hot(choice, 3)
+
+    def act(params, observation, key):
+        logits = policy(params, observation)
+        return logits.argmax(-1).astype(jnp.int32), logits
+
+    return learner._replace(policy=policy, act=act)
+
+
+@pytest.mark.slow
+def test_anakin_and_sebulba_give_the_same_parameters_for_the_same_trajectories():
+    game = catch.make(time_limit=6)
+    learner = decided(learner_for(ON_CATCH))
+    with Session(ON_CATCH, learner=learner, threads=1) as session:
+        sebulba, (told,) = session.ran(10)
+    other = anakin.build(learner, game)
+    state = other.init(jax.random.key(SEED))
+    environments = jax.vmap(game.init)(jax.vmap(jax.random.key)(_seeds(STREAMS)))
+    fresh = jax.tree.map(jnp.copy, learner.init(jax.random.key(SEED)))
+    state = state._replace(learner=fresh, environment=environments[0], observation=environments[1])
+    state, report = other.run(state, 10)
+    np.testing.assert_array_equal(told.episode_return, report.episode_return)
+    assert told.ended.sum() > 10
+    assert_same(sebulba.learner, state.learner, rtol=1e-5)
+
+
+@pytest.mark.parametrize("what", ["raise", "nan", "bad frame", "shape"])
+def test_a_failing_actor_starts_anew_and_says_so(what):
+    trouble = Trouble(step12=what)
+    with Session(countdown(trouble), threads=1) as session:
+        state, (report,) = session.ran(6)
+        assert int(state.learner.updates) == 6
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.learner.params))
+        assert report.metrics["actor_restarts"] == 1
+        assert trouble.started == 2
+        (said,) = session.said
+        assert "actor 0 on countdown" in said
+        assert "fresh episodes" in said
+
+
+def test_what_starts_anew_begins_with_a_pseudo_step_from_where_it_stood():
+    learned = []
+    trouble = Trouble(step12="raise")
+    environment = countdown(trouble)
+    with Session(environment, threads=1) as session:
+        crew = session.runtime._crew
+        crew.publish(0, session.start().learner.params)
+        for k in range(4):
+            (delivery,) = crew.next()
+            crew.publish(k + 1, session.start().learner.params)
+            learned.append(delivery)
+    before, after = learned[1].unroll, learned[2].unroll
+    np.testing.assert_array_equal(actors.observations(before).observation[-1], after.before[0])
+    transitions = after.transitions
+    for field in ("reward", "discount", "weight"):
+        np.testing.assert_array_equal(getattr(transitions, field)[0], 0)
+    assert np.asarray(after.first)[0].all()
+    # The fresh episodes are those of another seed.
+    assert (np.asarray(after.frame)[0, :, 0] != np.asarray(before.frame)[0, :, 0]).any()
+    assert np.asarray(transitions.weight)[1:].any()
+
+
+def test_a_hanging_actor_is_left_behind():
+    trouble = Trouble(step12="hang")
+    start = time.monotonic()
+    try:
+        with Session(countdown(trouble), threads=1, timeout=0.5) as session:
+            state, _ = session.ran(6)
+            assert int(state.learner.updates) == 6
+            assert "a step of its environments took over 0.5 s" in session.said[0]
+    finally:
+        trouble.release.set()
+    assert time.monotonic() - start < 30
+
+
+def test_an_actor_that_keeps_failing_ends_the_run():
+    trouble = Trouble(**{f"step{i}": "raise" for i in range(12, 40)})
+    with Session(countdown(trouble), threads=1, restarts=2) as session:
+        with pytest.raises(ActorFailed, match=r"more than actors\.restarts allows: ValueError"):
+            session.ran(6)
+        assert len(session.said) == 2
+
+
+def test_an_environment_that_never_starts_ends_the_run():
+    def broken(seeds):
+        raise OSError("no ROM")
+
+    environment = dataclasses.replace(countdown(Trouble()), start=broken)
+    with (
+        Session(environment, threads=2, restarts=1) as session,
+        pytest.raises(ActorFailed, match="no ROM"),
+    ):
+        session.ran(1)
+
+
+def saved(session, state, folder, updates):
+    snapshot = session.runtime.snapshot(state)
+    checkpoints.save(folder, step=updates, tree=snapshot)
+    return checkpoints.latest(folder)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_run_goes_on_to_the_bit_where_states_can_be_had(lag, tmp_path):
+    whole, reports = ran(ON_CATCH, 4, 5, lag=lag)
+    with Session(ON_CATCH, lag=lag) as first:
+        state, _ = first.ran(4)
+        checkpoint = saved(first, state, tmp_path, 4)
+        onwards, _ = first.runtime.run(state, 5)
+    assert_same(whole, onwards)
+    with Session(ON_CATCH, lag=lag) as second:
+        state = second.runtime.restore(checkpoint, jax.random.key(9))
+        state, report = second.runtime.run(state, 5)
+        assert second.said == []
+    assert_same(whole, state)
+    assert_same(reports[1], report)
+
+
+def test_a_run_goes_on_with_fresh_episodes_where_they_cannot(tmp_path):
+    environment = countdown(Trouble())
+    with Session(environment) as first:
+        state, _ = first.ran(4)
+        checkpoint = saved(first, state, tmp_path, 4)
+    with Session(environment, threads=4) as second:
+        state = second.runtime.restore(checkpoint, jax.random.key(9))
+        assert int(state.learner.updates) == 4
+        assert "fresh episodes and fresh traces" in second.said[0]
+        state, report = second.runtime.run(state, 3)
+        assert int(state.learner.updates) == 7
+        # The trajectory that waited is the old episodes'; then a pseudo-step, and 7 steps.
+        assert not report.ended[1][:3].any()
+
+
+def test_nothing_is_compiled_anew(caplog):
+    with Session(ON_CATCH) as session:
+        state, _ = session.ran(3)
+        with jax.log_compiles():
+            session.runtime.run(state, 5)
+    assert [r.message for r in caplog.records if "Compiling" in r.message] == []
+
+
+def test_what_does_not_divide_is_named():
+    with pytest.raises(UserError, match=r"actors\.threads: must divide the 4 streams"):
+        Session(ON_CATCH, threads=3)
+    with pytest.raises(UserError, match=r"actors\.lag: must be at least 0"):
+        Session(ON_CATCH, lag=-1)
+
+
+def test_frames_are_stacked_as_they_were_when_acting():
+    with Session(countdown(Trouble()), threads=1) as session:
+        crew = session.runtime._crew
+        crew.publish(0, session.start().learner.params)
+        (delivery,) = crew.next()
+    stacked = np.asarray(actors.observations(delivery.unroll).observation)
+    assert stacked.shape == (STEPS + 1, STREAMS, 6)
+    np.testing.assert_array_equal(stacked[-1], delivery.after)
+    # At the start of an episode there is no older frame.
+    assert (stacked[0, :, :3] == 0).all()
+    np.testing.assert_array_equal(stacked[1, :, :3], stacked[0, :, 3:])
+    assert host_environments.LENGTH > STEPS
