@@ -35,16 +35,17 @@ def _channels(settings: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _record(channels: tuple[int, ...]) -> np.dtype:
     screen = (*SCREEN, *channels)
-    fields = [("over", "?"), ("key", "u4", 624), ("position", "i4"), ("size", "i4")]
+    fields = [("over", "?"), ("executed", "i4"), ("size", "i4")]
+    twisters = [("keys", "u4", (2, 624)), ("positions", "i4", 2)]
     screens = [("pooled", "u1", screen), ("earlier", "u1", screen)]
-    return np.dtype([*fields, *screens, ("emulator", "u1", _ROOM)])
+    return np.dtype([*fields, *twisters, *screens, ("emulator", "u1", _ROOM)])
 
 
 def _emulator(game: str, settings: Mapping[str, Any], seed: int) -> ale_py.ALEInterface:
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     emulator = ale_py.ALEInterface()
     emulator.setInt("random_seed", seed)
-    emulator.setFloat("repeat_action_probability", settings["sticky_actions"])
+    emulator.setFloat("repeat_action_probability", 0.0)  # See `_Game._act`.
     emulator.setInt("frame_skip", 1)
     emulator.setInt("max_num_frames_per_episode", 0)
     emulator.setBool("color_averaging", False)
@@ -104,7 +105,8 @@ class _Game:
     def __init__(self, game: str, settings: Mapping[str, Any]):
         self._name, self._settings = game, settings
         self._channels = _channels(settings)
-        self._noops = Draws(settings["noop_max"] + 1)
+        self._sticky = float(np.float32(settings["sticky_actions"]))
+        self._noops, self._sticks = Twister(), Twister()
         self._pooled, self._earlier = np.zeros((2, *SCREEN, *self._channels), np.uint8)
         self.over = False
         self.seed(1)
@@ -114,18 +116,35 @@ class _Game:
         self._emulator = _emulator(self._name, self._settings, seed)
         self._actions = _actions(self._emulator, self._settings)
         self._noops.seed(seed)
+        self._sticks.seed(seed)
+        self._executed = ale_py.Action.NOOP
 
     def restart(self) -> None:
         """A new game, some frames into it."""
-        emulator = self._emulator
-        emulator.reset_game()
-        for _ in range(self._noops.draw()):
-            emulator.act(ale_py.Action.NOOP)
-            if emulator.game_over():
-                emulator.reset_game()
+        self._reset()
+        for _ in range(self._noops.below(self._settings["noop_max"] + 1)):
+            self._act(ale_py.Action.NOOP)
+            if self._emulator.game_over():
+                self._reset()
         self._screen(self._pooled)
         self._earlier[:] = 0
         self.over = False
+
+    def _reset(self) -> None:
+        self._emulator.reset_game()
+        self._executed = ale_py.Action.NOOP
+
+    def _act(self, action: ale_py.Action) -> int:
+        """One frame of the emulator, and its reward.
+
+        What sticks is decided here, with the emulator's generator and in its order (it
+        draws for a second player too): the emulator's state lacks the action executed last.
+        """
+        if self._sticky:
+            sticks, _ = self._sticks.fraction() < self._sticky, self._sticks.fraction()
+            action = self._executed if sticks else action
+        self._executed = action
+        return self._emulator.act(action)
 
     def step(self, action: int) -> int:
         """The reward of a step; 0 if it is a restart.
@@ -138,7 +157,7 @@ class _Game:
             return 0
         reward, repeat = 0, self._settings["action_repeat"]
         for left in range(repeat - 1, -1, -1):
-            reward += self._emulator.act(self._actions[action])
+            reward += self._act(self._actions[action])
             self.over = self._emulator.game_over()
             if self.over:
                 break
@@ -165,10 +184,10 @@ class _Game:
         state = np.frombuffer(self._emulator.cloneSystemState().serialize(), np.uint8)
         if len(state) > _ROOM:
             raise RuntimeError(f"the emulator's state needs {len(state)} bytes, more than {_ROOM}")
-        key, position = self._noops.state
-        values = {"over": self.over, "key": key, "position": position, "size": len(state)}
-        for field, value in values.items():
-            record[field] = value
+        keys, positions = zip(self._noops.save(), self._sticks.save(), strict=True)
+        record["keys"], record["positions"] = keys, positions
+        record["over"], record["executed"] = self.over, self._executed.value
+        record["size"] = len(state)
         record["pooled"], record["earlier"] = self._pooled, self._earlier
         record["emulator"][0, : len(state)] = state
         return record
@@ -178,49 +197,51 @@ class _Game:
         record = host.from_bytes(saved, _record(self._channels))[0]
         state = record["emulator"][: record["size"]].tobytes()
         self._emulator.restoreSystemState(ale_py.ALEState(state))
-        self._noops.state = record["key"], int(record["position"])
+        self._executed = ale_py.Action(int(record["executed"]))
+        for twister, i in ((self._noops, 0), (self._sticks, 1)):
+            twister.load(record["keys"][i], int(record["positions"][i]))
         self._pooled, self._earlier = record["pooled"].copy(), record["earlier"].copy()
         self.over = bool(record["over"])
 
 
-class Draws:
-    """`std::uniform_int_distribution(0, count - 1)` on `std::mt19937`, as libstdc++ has it.
+class Twister:
+    """`std::mt19937`, and two distributions on it as libstdc++ and the emulator have them."""
 
-    Reference: Lemire, "Fast Random Integer Generation in an Interval", 2019.
-    """
-
-    def __init__(self, count: int):
-        self._count = count
+    def __init__(self):
         self._generator = np.random.MT19937()
 
     def seed(self, seed: int) -> None:
+        """As C++ seeds it with one number."""
         key = np.empty(624, np.uint32)
         key[0] = value = seed
         for i in range(1, 624):
             value = (1812433253 * (value ^ value >> 30) + i) % 2**32
             key[i] = value
-        self.state = key, 624
+        self.load(key, 624)
 
-    @property
-    def state(self) -> tuple[np.ndarray, int]:
-        """Key and position of the generator."""
-        inner: Any = self._generator.state["state"]
-        return inner["key"], inner["pos"]
+    def save(self) -> tuple[np.ndarray, int]:
+        """Its key and the position in it."""
+        state: Any = self._generator.state
+        return state["state"]["key"], state["state"]["pos"]
 
-    @state.setter
-    def state(self, state: tuple[np.ndarray, int]) -> None:
-        key, position = state
+    def load(self, key: np.ndarray, position: int) -> None:
+        """Go on where `save` was called."""
         inner = {"key": key, "pos": position}
         self._generator.state = {"bit_generator": "MT19937", "state": inner}
 
-    def draw(self) -> int:
-        """A number from 0 to `count - 1`."""
-        if self._count == 1:  # Nothing is drawn then.
-            return 0
+    def below(self, count: int) -> int:
+        """A number from 0 to `count - 1`.
+
+        Reference: Lemire, "Fast Random Integer Generation in an Interval", 2019.
+        """
         while True:
-            product = self._count * int(self._generator.random_raw())
-            if product % 2**32 >= 2**32 % self._count:
+            product = count * int(self._generator.random_raw())
+            if product % 2**32 >= 2**32 % count:
                 return product >> 32
+
+    def fraction(self) -> float:
+        """A number from 0 to 1."""
+        return int(self._generator.random_raw()) / 2**32
 
 
 def area(image: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -82,7 +82,7 @@ def make(
         "sticky_actions": sticky_actions,
         "full_actions": full_actions,
     }
-    chosen = PROTOCOLS[protocol] | {k: v for k, v in given.items() if v is not None}
+    chosen = {k: PROTOCOLS[protocol][k] if v is None else v for k, v in given.items()}
     settings: dict[str, Any] = {
         "protocol": protocol,
         "pixels": pixels,

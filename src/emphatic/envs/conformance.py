@@ -1,9 +1,9 @@
 """What every environment must keep to, checked on what it does.
 
-`check(environment)` is the whole battery for an environment in JAX. Its parts work on a
-`Stream`, arrays `[T, B]` recorded from a batch, so an adapter to environments on the host
-uses them too: `check_stream` on what it recorded, `check_same` on a replay, and
-`check_probe` on what it makes of a game whose every observation tells where it belongs.
+`check(environment)` is the whole battery for an environment in JAX; `conformance_host` has
+that for one on the host. Parts of it work on a `Stream`, arrays `[T, B]` recorded from a
+batch, and so serve both: `check_same` on a replay, `check_probe` on what is made of a game
+whose every observation tells where it belongs.
 
 What is broken is a `NonconformingError`, which says the rule and the place.
 """
@@ -84,7 +84,7 @@ def check(
     _, tail = recorder.play(middle, action[steps:])
     stream = joined(head, tail)
     check_stream(stream, environment)
-    _require(bool(stream.ended.any()), "an episode ends", f"none in {2 * steps} steps: play more")
+    require(bool(stream.ended.any()), "an episode ends", f"none in {2 * steps} steps: play more")
 
     # Again: from the same key, through a copy of the state, other actions on pseudo-steps.
     other = np.where(stream.weight == 0, (action + 1) % environment.num_actions, action)
@@ -99,7 +99,7 @@ def check(
 
 def joined(head: Stream, tail: Stream) -> Stream:
     """One stream out of two that follow each other."""
-    _require(
+    require(
         bool(np.array_equal(head.observation[-1], tail.observation[0])),
         "a stream goes on where it stopped",
         "the last observation of one is not the first of the next",
@@ -119,9 +119,9 @@ def check_stream(stream: Stream, environment: Any) -> None:
     Shapes and types; discount and weight; where pseudo-steps stand; and the episodes'
     returns and lengths, recomputed from the raw rewards.
     """
-    _check_arrays(stream, environment)
+    check_arrays(stream, environment)
     _check_ends(stream)
-    _check_episodes(stream)
+    check_episodes(stream)
 
 
 def check_same(stream: Stream, replay: Stream) -> None:
@@ -129,7 +129,7 @@ def check_same(stream: Stream, replay: Stream) -> None:
     for field in Stream._fields[1:]:
         ours, theirs = getattr(stream, field), getattr(replay, field)
         same = ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
-        _require(same, "the same key and actions give the same stream", f"{field} differs")
+        require(same, "the same key and actions give the same stream", f"{field} differs")
 
 
 def check_different(stream: Stream, other: Stream) -> None:
@@ -143,9 +143,9 @@ def check_different(stream: Stream, other: Stream) -> None:
 
     batch = stream.reward.shape[1]
     keys = any(differ(stream, other, b, b) for b in range(batch))
-    _require(keys, "different keys differ", "two keys gave the same batch of streams")
+    require(keys, "different keys differ", "two keys gave the same batch of streams")
     members = batch == 1 or any(differ(stream, stream, 0, b) for b in range(1, batch))
-    _require(members, "members of a batch differ", "all of them did the same")
+    require(members, "members of a batch differ", "all of them did the same")
 
 
 def probe() -> base.Environment:
@@ -191,20 +191,21 @@ def check_probe(stream: Stream) -> None:
         else:
             new = action == PROBE_END
             expected = (count + 1 + 10 * action, 0.0 if new else 1.0, 1.0)
-        _require(given == expected, "reward, discount, weight of the step", f"{given} {place}")
+        require(given == expected, "reward, discount, weight of the step", f"{given} {place}")
         if new:
             started = after[1:] == [0.0, 0.0] and after[0] != tag
-            _require(started, "an end leads to a new episode's first observation", place)
+            require(started, "an end leads to a new episode's first observation", place)
         else:
             right = after == [tag, count + 1, action + 1]
-            _require(right, "an observation is the one its action led to", place)
+            require(right, "an observation is the one its action led to", place)
 
 
-def _check_arrays(stream: Stream, environment: Any) -> None:
+def check_arrays(stream: Stream, environment: Any) -> None:
+    """Shapes and types; numbers are finite and actions those there are."""
     steps, batch = stream.reward.shape
     shape = (steps + 1, batch, *environment.observation_shape)
     observation = stream.observation
-    _require(observation.shape == shape, "T + 1 observations", f"{observation.shape}, not {shape}")
+    require(observation.shape == shape, "T + 1 observations", f"{observation.shape}, not {shape}")
     types = {
         "observation": environment.observation_dtype,
         "reward": np.float32,
@@ -216,34 +217,35 @@ def _check_arrays(stream: Stream, environment: Any) -> None:
     }
     for field, dtype in types.items():
         array = getattr(stream, field)
-        _require(array.dtype == dtype, "types", f"{field} is {array.dtype}, not {np.dtype(dtype)}")
+        require(array.dtype == dtype, "types", f"{field} is {array.dtype}, not {np.dtype(dtype)}")
         if field != "observation":
             fits = array.shape == (steps, batch)
-            _require(fits, "one number per step", f"{field} has shape {array.shape}")
+            require(fits, "one number per step", f"{field} has shape {array.shape}")
     for field in ("observation", "reward"):
         finite = np.isfinite(getattr(stream, field)).all()
-        _require(bool(finite), "all numbers are finite", f"{field} is not")
+        require(bool(finite), "all numbers are finite", f"{field} is not")
     actions = (stream.action >= 0) & (stream.action < environment.num_actions)
-    _require(bool(actions.all()), "actions lie in [0, num_actions)", "some do not")
+    require(bool(actions.all()), "actions lie in [0, num_actions)", "some do not")
 
 
 def _check_ends(stream: Stream) -> None:
     for field in ("discount", "weight"):
         values = getattr(stream, field)
-        _require(bool(np.isin(values, (0.0, 1.0)).all()), f"{field} is 0 or 1", "some are not")
+        require(bool(np.isin(values, (0.0, 1.0)).all()), f"{field} is 0 or 1", "some are not")
     real = stream.weight == 1
     over = stream.discount == 0
-    _nowhere(real & over & ~stream.ended, "discount 0 on a real step ends the episode")
-    _nowhere(~real & ~over, "a pseudo-step has discount 0")
-    _nowhere(~real & (stream.reward != 0), "a pseudo-step has reward 0")
-    _nowhere(~real & stream.ended, "a pseudo-step ends no episode")
+    nowhere(real & over & ~stream.ended, "discount 0 on a real step ends the episode")
+    nowhere(~real & ~over, "a pseudo-step has discount 0")
+    nowhere(~real & (stream.reward != 0), "a pseudo-step has reward 0")
+    nowhere(~real & stream.ended, "a pseudo-step ends no episode")
     truncated = stream.ended & ~over
-    _nowhere(truncated[:-1] & real[1:], "a truncation is followed by a pseudo-step")
-    _nowhere(~real[1:] & ~truncated[:-1], "a pseudo-step follows a truncation")
-    _nowhere(~real[:1], "a stream starts with a real step")
+    nowhere(truncated[:-1] & real[1:], "a truncation is followed by a pseudo-step")
+    nowhere(~real[1:] & ~truncated[:-1], "a pseudo-step follows a truncation")
+    nowhere(~real[:1], "a stream starts with a real step")
 
 
-def _check_episodes(stream: Stream) -> None:
+def check_episodes(stream: Stream) -> None:
+    """Returns and lengths, recomputed from raw rewards and weights."""
     steps, batch = stream.reward.shape
     for b in range(batch):
         total, length = 0.0, 0
@@ -255,7 +257,7 @@ def _check_episodes(stream: Stream) -> None:
             given = (float(stream.episode_return[t, b]), int(stream.episode_length[t, b]))
             same = bool(np.isclose(given[0], expected[0], rtol=1e-5)) and given[1] == expected[1]
             place = f"{given}, not {expected}, at step {t}, environment {b}"
-            _require(same, "return and length of the episode that ended, else 0", place)
+            require(same, "return and length of the episode that ended, else 0", place)
             if ended:
                 total, length = 0.0, 0
 
@@ -264,9 +266,9 @@ def _check_state(state: Any) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         name = jax.tree_util.keystr(path)
         array = isinstance(leaf, jax.Array)
-        _require(array, "the state is a pytree of arrays", f"{name} is a {type(leaf).__name__}")
+        require(array, "the state is a pytree of arrays", f"{name} is a {type(leaf).__name__}")
         strong = not jax.typeof(leaf).weak_type
-        _require(strong, "no weak types in the state: a checkpoint has none", f"{name} is one")
+        require(strong, "no weak types in the state: a checkpoint has none", f"{name} is one")
 
 
 def _copied(start: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
@@ -281,12 +283,14 @@ def _copied(start: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
     return jax.tree.map(copy, start)
 
 
-def _nowhere(bad: np.ndarray, rule: str) -> None:
+def nowhere(bad: np.ndarray, rule: str) -> None:
+    """A breach of `rule` where `bad[T, B]` is set."""
     if bad.any():
         t, b = (int(i[0]) for i in np.nonzero(bad))
         raise NonconformingError(f"{rule}: not so at step {t}, environment {b}")
 
 
-def _require(holds: bool, rule: str, what: str) -> None:
+def require(holds: bool, rule: str, what: str) -> None:
+    """A breach of `rule` if it does not hold."""
     if not holds:
         raise NonconformingError(f"{rule}: {what}")

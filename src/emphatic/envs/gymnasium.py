@@ -133,7 +133,7 @@ class _Batch:
         self._environments = SyncVectorEnv(
             [make_one] * len(seeds), copy=True, autoreset_mode=AutoresetMode.NEXT_STEP
         )
-        self._seeds = [int(seed) for seed in seeds]
+        self._seeds: list[int | None] = [int(seed) for seed in seeds]
         self._frames, self._first_action = view.frames, first_action
         self._ledger = host.Ledger(len(seeds))
 
@@ -148,7 +148,7 @@ class _Batch:
 
     def render(self) -> list[np.ndarray]:
         """A picture `[H, W, 3]` of each stream."""
-        return [environment.render() for environment in self._environments.envs]
+        return [np.asarray(environment.render()) for environment in self._environments.envs]
 
     def save(self) -> np.ndarray:
         raise NotImplementedError("the state of a Gymnasium environment cannot be had")

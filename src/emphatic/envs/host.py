@@ -178,8 +178,8 @@ class Ledger:
 
 
 def as_bytes(records: np.ndarray) -> np.ndarray:
-    """The bytes of each record, uint8 `[B, bytes]`: a copy."""
-    size = records.dtype.itemsize
+    """The bytes of each of `records[B, ...]`, uint8 `[B, bytes]`: a copy."""
+    size = records.nbytes // len(records)
     return np.frombuffer(records.tobytes(), np.uint8).reshape(len(records), size).copy()
 
 
