@@ -3,8 +3,10 @@
 import argparse
 import dataclasses
 import datetime
+import functools
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,32 +52,26 @@ def main(argv: list[str]) -> None:
     compilation.cached()
     resumed, rest = _resume(argv)
     processes, rest = _processes(rest)
-    distributed.join(processes)
-    if resumed is not None:
-        if rest:
-            raise UserError("resume", f"goes on as the run was configured; leave out {rest[0]}")
-        outcome = _shown(
-            training.stored_config(resumed),
-            lambda progress, say: training.resume(resumed, progress=progress, say=say),
-        )
-    else:
+    if resumed is None:
         options = parsing.parsed(Options, "train", rest, default=_defaults(rest))
         config = _config(options)
-        path = options.out or _folder(config)
-        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        outcome = _shown(
-            config,
-            lambda progress, say: training.train(
-                path,
-                config,
-                command=["emphatic", "train", *argv],
-                created=created,
-                progress=progress,
-                say=say,
-            ),
-        )
+        start = functools.partial(_train, options.out or _folder(config), config, argv)
+    elif rest:
+        raise UserError("resume", f"goes on as the run was configured; leave out {rest[0]}")
+    else:
+        config = training.stored_config(resumed)
+        start = functools.partial(training.resume, resumed)
+    distributed.join(processes)
+    with distributed.together():
+        outcome = _shown(config, start)
     if distributed.writes():
         _say_end(outcome)
+
+
+def _train(path: Path, config: TrainConfig, argv: list[str], **shown: Any) -> training.Outcome:
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    command = ["emphatic", "train", *argv]
+    return training.train(path, config, command=command, created=created, **shown)
 
 
 def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
@@ -155,16 +151,16 @@ def _folder(config: TrainConfig) -> Path:
     return Path("runs") / f"{env}-{config.learner.agent}-seed{config.seed}"
 
 
-def _shown(config: TrainConfig, run: Any) -> training.Outcome:
+def _shown(config: TrainConfig, run: Callable[..., training.Outcome]) -> training.Outcome:
     """The run with its progress: a bar on a terminal, else a line now and then."""
     console = Console(highlight=False)
     console.print(
         f"{config.learner.agent} on {config.env}: {config.steps:,} steps, seed {config.seed}"
     )
     if not distributed.writes():
-        return run(lambda line, seconds: None, console.print)
+        return run(progress=lambda line, seconds: None, say=console.print)
     if not console.is_terminal:
-        return run(_Lines(config, console), console.print)
+        return run(progress=_Lines(config, console), say=console.print)
     columns = (
         TextColumn("{task.fields[steps]}"),
         BarColumn(bar_width=24),
@@ -174,7 +170,7 @@ def _shown(config: TrainConfig, run: Any) -> training.Outcome:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar:
-        return run(_Bar(config, bar), console.print)
+        return run(progress=_Bar(config, bar), say=console.print)
 
 
 class _Rate:

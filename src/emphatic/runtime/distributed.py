@@ -8,9 +8,15 @@ Functions that exchange something must be called by every process, in the same o
 """
 
 import collections
+import contextlib
+import ctypes
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -66,12 +72,61 @@ def join(config: ProcessesConfig, *, patience: int = 30) -> None:
             config.coordinator,
             config.processes,
             config.process,
+            # By default process 0 would listen on every address of its machine.
+            coordinator_bind_address=config.coordinator,
             heartbeat_timeout_seconds=patience,
             initialization_timeout=60 + patience,
+            shutdown_timeout_seconds=patience,
         )
     except (RuntimeError, ValueError) as error:
-        line = str(error).strip().splitlines()[0]
-        raise UserError("coordinator", f"the processes did not find each other ({line})") from error
+        raise UserError(
+            "coordinator", f"the processes did not find each other ({_line(error)})"
+        ) from error
+
+
+def lost(why: str) -> NoReturn:
+    """Another process is gone: say so and end, at once, since none of us can go on alone.
+
+    Leaving in the ordinary way would wait for the process that is gone.
+    """
+    print(
+        f"emphatic: process {jax.process_index()} lost another process of the run ({why}); "
+        "start all of them again with --resume",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """What one process raises ends all; what comes of another's end is said as that."""
+    if jax.process_count() == 1:
+        yield
+        return
+    try:
+        yield
+    except (UserError, Stopped) as error:
+        print(f"emphatic: {error}", file=sys.stderr, flush=True)
+        os._exit(2 if isinstance(error, UserError) else 1)
+    except (RuntimeError, ValueError) as error:
+        # What a collective raises when its partner is gone, whichever comes first.
+        lost(_line(error))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _speak_when_aborted() -> None:
+    """JAX aborts a process whose coordinator is gone; then too a sentence is the last word."""
+    ctypes.CDLL(None).signal(signal.SIGABRT, _ON_ABORT)
+
+
+_ON_ABORT = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: lost("the coordinator ended"))
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def devices(each: int) -> list[jax.Device]:
@@ -142,22 +197,6 @@ def on_device(tree: PyTree, device: jax.Device) -> PyTree:
         return jax.device_put(x.addressable_data(0), device)
 
     return jax.tree.map(here, tree)
-
-
-def ended_together(work: Callable[[], Tree]) -> Tree:
-    """What `work` gives; that another process is gone, as a sentence."""
-    if jax.process_count() == 1:
-        return work()
-    try:
-        return work()
-    except (jax.errors.JaxRuntimeError, RuntimeError) as error:
-        if isinstance(error, Stopped):
-            raise
-        line = str(error).strip().splitlines()[0]
-        raise Stopped(
-            f"process {jax.process_index()} lost another one ({line}); "
-            "start all processes again with --resume"
-        ) from error
 
 
 def _each(value: np.ndarray) -> np.ndarray:
