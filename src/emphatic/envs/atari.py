@@ -44,6 +44,9 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
 }
 """The settings a `protocol` stands for."""
 
+STATE_INCOMPLETE = ("qbert", "road_runner", "yars_revenge")
+"""Games of which ale-py 0.12's state lacks something: restored, they go on differently."""
+
 _NO_LIMIT = 2**30
 """Of frames in the emulator: beyond any episode, and one more still fits its 32 bits."""
 
@@ -73,8 +76,8 @@ def make(
     `max_frames` truncates; the frames before the first step do not count.
 
     `emulator="single"` steps plain emulators in Python: slower, the same stream to the
-    bit, and its state can be saved. `num_threads` (default: one for each core, not more
-    than streams) changes no result and is not part of the settings.
+    bit, and its state can be saved, but for `STATE_INCOMPLETE`. `num_threads` (default:
+    one for each core, not more than streams) changes no result and is no setting.
     """
     given = {
         "noop_max": noop_max,
@@ -113,6 +116,7 @@ def _environment(
 
     actions, emulator_bytes = ale.facts(game, settings)
     single = settings["emulator"] == "single"
+    savable = single and game not in STATE_INCOMPLETE
     frames, repeat = settings["max_frames"], settings["action_repeat"]
     limit = None if frames is None else -(-frames // repeat)
 
@@ -130,7 +134,7 @@ def _environment(
         frame_dtype=np.dtype(np.uint8),
         start=start,
         stack=settings["stack"],
-        state_bytes=_BATCH_BYTES + emulator_bytes if single else 0,
+        state_bytes=_BATCH_BYTES + emulator_bytes if savable else 0,
         settings=settings,
     )
 

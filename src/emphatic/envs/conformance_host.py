@@ -54,11 +54,11 @@ def check(
     require(bool(stream.ended.any()), "an episode ends", f"none in {2 * steps} steps: play more")
 
     other = np.where(stream.weight == 0, (action + 1) % environment.num_actions, action)
-    _check_replay(recorded, record(environment, seeds, other))
+    check_replay(recorded, record(environment, seeds, other))
     _check_alone(recorded, environment, seeds, action)
     check_different(stream, record(environment, seeds + np.uint32(1), action).stream)
     if environment.state_bytes:
-        _check_state(recorded, environment, seeds, action)
+        check_state(recorded, environment, seeds, action)
     return recorded
 
 
@@ -112,7 +112,8 @@ def _check_ends(stream: Stream, first: np.ndarray, life_loss: bool) -> None:
     nowhere(pseudo[:1], "a stream starts with a real step")
 
 
-def _check_replay(recorded: Recorded, replay: Recorded) -> None:
+def check_replay(recorded: Recorded, replay: Recorded) -> None:
+    """The same seeds and actions give the same stream, to the bit."""
     check_same(recorded.stream, replay.stream)
     same = np.array_equal(recorded.first, replay.first)
     require(same, "the same key and actions give the same stream", "first differs")
@@ -132,7 +133,7 @@ def _check_alone(
         require(same, "a stream depends on its seed alone", f"{field} differs in another batch")
 
 
-def _check_state(
+def check_state(
     recorded: Recorded, environment: host.HostEnvironment, seeds: np.ndarray, action: np.ndarray
 ) -> None:
     """Saved and loaded half-way, it goes on to the bit; and saving changes nothing."""

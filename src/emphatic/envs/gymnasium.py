@@ -6,6 +6,7 @@ step after its end (`AutoresetMode.NEXT_STEP`), which is the table of `host`.
 """
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ def make(
         frame_shape=view.shape,
         frame_dtype=view.dtype,
         start=start,
-        start_rendered=lambda seeds: start(seeds, render_mode="rgb_array"),
+        start_rendered=functools.partial(start, render_mode="rgb_array"),
         stack=stack,
         settings=types.MappingProxyType({"time_limit": registered, "stack": stack, **arguments}),
     )
@@ -148,7 +149,15 @@ class _Batch:
 
     def render(self) -> list[np.ndarray]:
         """A picture `[H, W, 3]` of each stream."""
-        return [np.asarray(environment.render()) for environment in self._environments.envs]
+        from gymnasium import error
+
+        try:
+            pictures = [environment.render() for environment in self._environments.envs]
+        except error.Error as problem:
+            raise _mistake("env", "no picture can be had of it", problem) from problem
+        if not all(isinstance(picture, np.ndarray) for picture in pictures):
+            raise UserError("env", "it does not render pictures (render_mode 'rgb_array')")
+        return [np.asarray(picture, np.uint8) for picture in pictures]
 
     def save(self) -> np.ndarray:
         raise NotImplementedError("the state of a Gymnasium environment cannot be had")

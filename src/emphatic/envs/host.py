@@ -78,6 +78,15 @@ class Batch(Protocol):
         ...
 
 
+@runtime_checkable
+class RenderedBatch(Batch, Protocol):
+    """A batch that can be looked at."""
+
+    def render(self) -> list[np.ndarray]:
+        """A picture `[H, W, 3]` of each stream, uint8."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostEnvironment:
     """An environment on the host: what a network and a run need to know, and how to start it."""
@@ -90,8 +99,8 @@ class HostEnvironment:
     start: Callable[[np.ndarray], Batch]
     """`start(seeds)`: a batch with a stream for each seed (uint32). A stream depends on its
     seed alone, not on its neighbours."""
-    start_rendered: Callable[[np.ndarray], Batch] | None = None
-    """The same, if pictures can be had; its batch also has `render() -> [H, W, 3] of each`."""
+    start_rendered: Callable[[np.ndarray], RenderedBatch] | None = None
+    """The same, with pictures, for environments whose frames are no images."""
     stack: int = 1
     """Frames that make an observation."""
     state_bytes: int = 0

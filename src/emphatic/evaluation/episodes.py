@@ -11,6 +11,7 @@ from emphatic.agent.learner import Learner
 from emphatic.envs.base import Environment
 from emphatic.envs.host import HostEnvironment
 from emphatic.errors import UserError
+from emphatic.evaluation import hosts
 from emphatic.runtime import runs, training
 from emphatic.runtime.checkpoints import latest
 from emphatic.runtime.settings import TrainConfig
@@ -54,13 +55,28 @@ def play(
     """The first ⌈episodes/streams⌉ episodes of each stream, `episodes` in all.
 
     Every stream contributes the same number, because taking whichever episodes end first
-    would favour short ones. `max_steps` per stream is a guard: an agent that never
-    finishes its episodes is an error, not a score.
+    would favour short ones. `max_steps` per stream is a guard (on the host: per episode): an
+    agent that never finishes its episodes is an error, not a score.
     """
     if episodes < 1:
         raise UserError("episodes", f"must be at least 1, not {episodes}")
     streams = min(streams, episodes)
     each = -(-episodes // streams)
+    given = {"each": each, "streams": streams, "seed": seed, "max_steps": max_steps}
+    if isinstance(trained.environment, HostEnvironment):
+        place = (trained.environment, trained.learner, trained.params)
+        found = hosts.episodes_by_stream(*place, **given)
+    else:
+        found = _episodes_by_stream(trained, **given)
+    # Round by round, so that a number that is no multiple of the streams drops no stream first.
+    chosen = [found[stream][turn] for turn in range(each) for stream in range(streams)][:episodes]
+    return Episodes(np.array([r for r, _ in chosen]), np.array([n for _, n in chosen]))
+
+
+def _episodes_by_stream(
+    trained: Trained, *, each: int, streams: int, seed: int, max_steps: int
+) -> list[list[tuple[float, int]]]:
+    """Return and length of at least `each` episodes of each stream."""
     state = _start(trained, jax.random.key(seed), streams)
     found: list[list[tuple[float, int]]] = [[] for _ in range(streams)]
     advance = jax.jit(lambda state: _advance(trained, state))
@@ -69,15 +85,11 @@ def play(
         for when, stream in zip(*np.nonzero(ended), strict=True):
             found[stream].append((float(returns[when, stream]), int(lengths[when, stream])))
         if all(len(stream) >= each for stream in found):
-            break
-    else:
-        missing = sum(len(stream) < each for stream in found)
-        raise UserError(
-            "max_steps", f"of {max_steps} per stream left {missing} streams unfinished; raise it"
-        )
-    # Round by round, so that a number that is no multiple of the streams drops no stream first.
-    chosen = [found[stream][turn] for turn in range(each) for stream in range(streams)][:episodes]
-    return Episodes(np.array([r for r, _ in chosen]), np.array([n for _, n in chosen]))
+            return found
+    missing = sum(len(stream) < each for stream in found)
+    raise UserError(
+        "max_steps", f"of {max_steps} per stream left {missing} streams unfinished; raise it"
+    )
 
 
 def _start(trained: Trained, key, streams: int):
@@ -127,7 +139,13 @@ def evaluate(path: Path, episodes: int, *, seed: int = 0) -> dict[str, Any]:
 
 
 def record(trained: Trained, *, seed: int = 0, max_steps: int = 2000) -> tuple[np.ndarray, float]:
-    """Observations of one episode, `[steps + 1, ...]`, and its return (so far)."""
+    """Observations of one episode, `[steps + 1, ...]`, and its return (so far).
+
+    Of an environment on the host: its frames, or what it renders where those are no images.
+    """
+    if isinstance(trained.environment, HostEnvironment):
+        place = (trained.environment, trained.learner, trained.params)
+        return hosts.record(*place, seed=seed, max_steps=max_steps)
     state = _start(trained, jax.random.key(seed), 1)
     environment, observation, key = state
     step = jax.jit(jax.vmap(trained.environment.step))
