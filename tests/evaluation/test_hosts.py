@@ -1,7 +1,6 @@
 """Whole episodes on the host: returns by stream, pictures, and what cannot be shown."""
 
 import functools
-from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -11,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from emphatic import envs
+from emphatic.agent.learner import Learner
 from emphatic.envs import bridge
 from emphatic.errors import UserError
 from emphatic.evaluation import animation, episodes, hosts
@@ -23,7 +23,7 @@ def learner(act):
         action = act(observation, key)
         return action, jax.nn.one_hot(action, 3)
 
-    return SimpleNamespace(act=both)
+    return Learner(**(dict.fromkeys(Learner._fields) | {"act": both}))
 
 
 def catching(observation, key):

@@ -15,6 +15,7 @@ import numpy as np
 from ale_py import roms
 
 from emphatic.envs import host
+from emphatic.errors import UserError
 
 SCREEN = (210, 160)
 """Height and width of the screen, the same in all 57 games."""
@@ -49,7 +50,10 @@ def _emulator(game: str, settings: Mapping[str, Any], seed: int) -> ale_py.ALEIn
     emulator.setInt("frame_skip", 1)
     emulator.setInt("max_num_frames_per_episode", 0)
     emulator.setBool("color_averaging", False)
-    emulator.loadROM(roms.get_rom_path(game))
+    rom = roms.get_rom_path(game)
+    if rom is None:
+        raise UserError("env", f"ale-py has no {game!r}")
+    emulator.loadROM(str(rom))
     return emulator
 
 
@@ -226,7 +230,7 @@ class Twister:
 
     def load(self, key: np.ndarray, position: int) -> None:
         """Go on where `save` was called."""
-        inner = {"key": key, "pos": position}
+        inner: Any = {"key": key, "pos": position}
         self._generator.state = {"bit_generator": "MT19937", "state": inner}
 
     def below(self, count: int) -> int:
@@ -251,7 +255,7 @@ def area(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """
     columns, across = _cover(image.shape[1], width)
     rows, down = _cover(image.shape[0], height)
-    narrow = sum(image[:, c] * a for c, a in zip(columns, across, strict=True))
+    narrow: Any = sum(image[:, c] * a for c, a in zip(columns, across, strict=True))
     small = sum(narrow[r] * d[:, None] for r, d in zip(rows, down, strict=True))
     return np.rint(small).astype(np.uint8)
 

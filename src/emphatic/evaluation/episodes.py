@@ -67,19 +67,25 @@ def play(
         place = (trained.environment, trained.learner, trained.params)
         found = hosts.episodes_by_stream(*place, **given)
     else:
-        found = _episodes_by_stream(trained, **given)
+        found = _episodes_by_stream(trained.environment, trained, **given)
     # Round by round, so that a number that is no multiple of the streams drops no stream first.
     chosen = [found[stream][turn] for turn in range(each) for stream in range(streams)][:episodes]
     return Episodes(np.array([r for r, _ in chosen]), np.array([n for _, n in chosen]))
 
 
 def _episodes_by_stream(
-    trained: Trained, *, each: int, streams: int, seed: int, max_steps: int
+    environment: Environment,
+    trained: Trained,
+    *,
+    each: int,
+    streams: int,
+    seed: int,
+    max_steps: int,
 ) -> list[list[tuple[float, int]]]:
     """Return and length of at least `each` episodes of each stream."""
-    state = _start(trained, jax.random.key(seed), streams)
+    state = _start(environment, jax.random.key(seed), streams)
     found: list[list[tuple[float, int]]] = [[] for _ in range(streams)]
-    advance = jax.jit(lambda state: _advance(trained, state))
+    advance = jax.jit(lambda state: _advance(environment, trained, state))
     for _ in range(-(-max_steps // CHUNK)):
         state, (ended, returns, lengths) = advance(state)
         for when, stream in zip(*np.nonzero(ended), strict=True):
@@ -92,15 +98,15 @@ def _episodes_by_stream(
     )
 
 
-def _start(trained: Trained, key, streams: int):
+def _start(environment: Environment, key, streams: int):
     key, env_key = jax.random.split(key)
-    init = jax.jit(jax.vmap(trained.environment.init))
+    init = jax.jit(jax.vmap(environment.init))
     return *init(jax.random.split(env_key, streams)), key
 
 
-def _advance(trained: Trained, state):
+def _advance(played: Environment, trained: Trained, state):
     """CHUNK steps of every stream."""
-    step_all = jax.vmap(trained.environment.step)
+    step_all = jax.vmap(played.step)
 
     def step(state, _):
         environment, observation, key = state
@@ -146,7 +152,7 @@ def record(trained: Trained, *, seed: int = 0, max_steps: int = 2000) -> tuple[n
     if isinstance(trained.environment, HostEnvironment):
         place = (trained.environment, trained.learner, trained.params)
         return hosts.record(*place, seed=seed, max_steps=max_steps)
-    state = _start(trained, jax.random.key(seed), 1)
+    state = _start(trained.environment, jax.random.key(seed), 1)
     environment, observation, key = state
     step = jax.jit(jax.vmap(trained.environment.step))
     act = jax.jit(trained.learner.act)

@@ -84,7 +84,10 @@ class _Player:
     ):
         # Not the seeds a run draws from the same number: those are of longer sequences.
         seeds = np.random.SeedSequence([seed]).generate_state(streams)
-        self._batch = ((rendered and environment.start_rendered) or environment.start)(seeds)
+        self._rendered: host.RenderedBatch | None = None
+        if rendered and environment.start_rendered is not None:
+            self._rendered = environment.start_rendered(seeds)
+        self._batch = self._rendered or environment.start(seeds)
         self._params, self._key = params, jax.random.key(seed)
         self._observation = host.empty(environment, streams)
         self._frame, self._first = self._batch.reset(), np.ones(streams, bool)
@@ -100,8 +103,7 @@ class _Player:
 
     def picture(self) -> np.ndarray:
         """Of the first stream, now."""
-        rendered = isinstance(self._batch, host.RenderedBatch)
-        return self._batch.render()[0] if rendered else self._frame[0]
+        return self._frame[0] if self._rendered is None else self._rendered.render()[0]
 
     def close(self) -> None:
         self._batch.close()

@@ -13,7 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 
@@ -41,6 +41,7 @@ class Outcome(NamedTuple):
     """False when a signal ended it; `resume` goes on."""
 
 
+@runtime_checkable
 class Runtime(Protocol):
     """What the loop needs of a runtime; its state has the learner's at `learner`."""
 
