@@ -17,7 +17,6 @@ from emphatic import envs
 from emphatic.agent import presets
 from emphatic.commands import parsing
 from emphatic.errors import UserError
-from emphatic.report import curves
 from emphatic.runtime import compilation, distributed, runs, training
 from emphatic.runtime.distributed import ProcessesConfig
 from emphatic.runtime.settings import TrainConfig
@@ -232,6 +231,8 @@ def _say_end(outcome: training.Outcome) -> None:
         console.print(f"stopped after {outcome.updates:,} updates, checkpoint written; go on with")
         console.print(f"  emphatic train --resume {outcome.path}", soft_wrap=True)
         return
+    from emphatic.report import curves
+
     picture = outcome.path / "learning_curve.png"
     curves.draw(outcome.path, picture)
     console.print(f"done: {outcome.path} (learning curve: {picture})", soft_wrap=True)
