@@ -154,7 +154,7 @@ class Actor:
         """`saved`, of `Batch.save`, goes on with those episodes; without it fresh ones begin."""
         self.post = post
         self.channel: Channel[Delivery] = Channel(post.name, capacity=post.lag + 1)
-        self.error: str | None = None
+        self.failure: Exception | None = None
         self.watch = Watch()
         self._environment, self._seeds, self._saved = environment, seeds, saved
         self._commit = commit
@@ -172,6 +172,14 @@ class Actor:
         self.channel.close(reason)
         self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    @property
+    def error(self) -> str:
+        """What ended the thread, in a line."""
+        if self.failure is None:
+            return "ended"
+        line = (str(self.failure).splitlines() or [""])[0]
+        return f"{type(self.failure).__name__}: {line}"
 
     def save(self) -> np.ndarray:
         """The environments' state; only while the thread waits for parameters."""
@@ -192,8 +200,7 @@ class Actor:
         except Closed:
             pass
         except Exception as error:
-            line = (str(error).splitlines() or [""])[0]
-            self.error = f"{type(error).__name__}: {line}"
+            self.failure = error
             self.channel.close(self.error)
         finally:
             self._close()
@@ -247,7 +254,7 @@ class Actor:
         try:
             self._batch.close()
         except Exception as error:
-            self.error = self.error or f"closing: {error}"
+            self.failure = self.failure or error
 
 
 def _assembled(
