@@ -156,9 +156,10 @@ class Crew:
             if overdue := actor.watch.overdue(self._config.timeout):
                 self._replace(seat, actor, f"{overdue} took over {self._config.timeout:g} s")
         except Closed:
-            if isinstance(actor.failure, jax.errors.JaxRuntimeError):
+            failure: BaseException | None = actor.failure
+            if failure is not None and isinstance(failure, jax.errors.JaxRuntimeError):
                 # No fault of the environment: a device, or another process, is gone.
-                raise actor.failure from None
+                raise failure from None
             self._replace(seat, actor, actor.error)
 
     def _replace(self, seat: Seat, actor: Actor, reason: str) -> None:
