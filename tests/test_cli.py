@@ -1,6 +1,8 @@
 """What the user types, and what she reads."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from rich.cells import cell_len
@@ -84,3 +86,14 @@ def test_algorithms_says_what_each_row_is_made_of(monkeypatch, capsys):
 def test_output_is_plain_when_piped(capsys):
     cli.main(["algorithms"])
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [("train", "--help"), ("algorithms",), ("--help",)])
+def test_a_reader_that_leaves_is_no_error(arguments):
+    """`emphatic … | true`: no traceback, nothing said, and not called a success."""
+    command = [sys.executable, "-m", "emphatic", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(timeout=60) == 1
+    assert said == b""

@@ -1,7 +1,10 @@
 """The `emphatic` command: finds the verb, parses its options, reports mistakes in one line."""
 
+import contextlib
 import importlib
+import os
 import sys
+from collections.abc import Iterator
 
 import emphatic
 from emphatic.commands import parsing
@@ -21,13 +24,17 @@ VERBS = {
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Exit codes: 0 done, 1 a check failed or a run stopped, 2 the user's mistake."""
     argv = sys.argv[1:] if argv is None else argv
-    if not argv or argv[0] in ("-h", "--help"):
-        print(usage())
-        return
-    if argv[0] == "--version":
-        print(f"emphatic {emphatic.__version__}")
-        return
-    verb, rest = argv[0], argv[1:]
+    with _reader_may_leave():
+        if not argv or argv[0] in ("-h", "--help"):
+            print(usage())
+        elif argv[0] == "--version":
+            print(f"emphatic {emphatic.__version__}")
+        else:
+            _carry_out(argv[0], argv[1:])
+
+
+def _carry_out(verb: str, rest: list[str]) -> None:
+    """The verb, and in one line what was wrong."""
     try:
         if verb not in VERBS:
             raise UserError(verb, f"is no verb of emphatic; choose from {', '.join(VERBS)}")
@@ -41,6 +48,20 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(2)
     except Stopped as error:
         print(f"emphatic: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """`emphatic … | head` ends without a word when head has seen enough, as any program's would."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be printed must go somewhere: Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
