@@ -1,0 +1,127 @@
+"""What a report needs of one run, small enough to be committed.
+
+A summary holds the configuration whole and the curves thinned; `encode` and `decode` are each
+other's inverse, so tables made of run folders and of their summaries are the same to the byte.
+"""
+
+import dataclasses
+import json
+from typing import Any
+
+from emphatic.errors import UserError
+from emphatic.runtime import configs, runs
+
+FORMAT = 1
+PER_HEAD = ("emphasis", "emphasis_max", "clipped_rho", "kl", "entropy", "value_bias")
+"""Health of a head, by its name in metrics.jsonl."""
+
+Points = tuple[float | None, ...]
+"""A number a point; None where there is none."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearningCurve:
+    """Mean training return of the episodes that ended up to each of `steps`, since the last."""
+
+    steps: tuple[int, ...]
+    mean_return: Points
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Health:
+    """How the heads fared, `[head][point]`; head 0 is the main head."""
+
+    steps: tuple[int, ...]
+    emphasis: tuple[Points, ...]
+    """Mean F."""
+    emphasis_max: tuple[Points, ...]
+    clipped_rho: tuple[Points, ...]
+    """Mean min(1, ρ)."""
+    kl: tuple[Points, ...]
+    """From the behaviour to the head's policy."""
+    entropy: tuple[Points, ...]
+    """Of the head's policy, in nats."""
+    value_bias: tuple[Points, ...]
+    """Mean of target minus value."""
+    gradient_norm: Points
+    """Of all heads together, before it is clipped."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Returns:
+    """Returns of whole episodes: of the evaluation, or of the end of training."""
+
+    steps: int
+    """Steps the agent had learned from; at the end of training: where the counting starts."""
+    episodes: int
+    mean: float
+    median: float | None
+    standard_deviation: float | None
+    """None of a single episode, and where only means were written down."""
+    standard_error: float | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """One run: what was asked for, how far it got, what came of it."""
+
+    name: str
+    """Its folder, as seen from what was collected."""
+    environment: str
+    agent: str
+    seed: int
+    steps_planned: int
+    steps: int
+    """Done."""
+    curve: LearningCurve
+    health: Health
+    training: Returns | None
+    """Episodes that ended in the last tenth of the steps done; None if there are none."""
+    evaluation: Returns | None
+    """What `emphatic evaluate` found, if it was called."""
+    config: dict[str, Any]
+    settings: dict[str, Any]
+    """Of the environment, resolved."""
+    versions: dict[str, str]
+    command: tuple[str, ...]
+    """Without its --out: where a run lies is no part of it."""
+    created: str
+    seconds: float | None
+    """Wall time of the steps that are logged."""
+    cpu_seconds: float | None
+    animations: tuple[str, ...]
+    """Files in the run's folder that show the agent playing."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps asked for are done."""
+        return self.steps >= self.steps_planned
+
+
+def encode(summary: RunSummary) -> bytes:
+    """One line of JSON; the same summary is always the same bytes."""
+    return runs.encode({"run_summary": FORMAT, **configs.to_json(summary)})
+
+
+def decode(data: bytes) -> RunSummary | None:
+    """The summary in a file of JSON; None if it holds something else."""
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise UserError("json", f"cannot be read ({error})") from error
+    if not isinstance(document, dict) or "run_summary" not in document:
+        return None
+    if document.pop("run_summary") != FORMAT:
+        raise UserError("summary", "is not of this version")
+    summary = configs.from_json(RunSummary, document, "summary")
+    _check_lengths(summary)
+    return summary
+
+
+def _check_lengths(summary: RunSummary) -> None:
+    curve, health = summary.curve, summary.health
+    heads = [points for name in PER_HEAD for points in getattr(health, name)]
+    if len(curve.mean_return) != len(curve.steps) or any(
+        len(points) != len(health.steps) for points in (*heads, health.gradient_norm)
+    ):
+        raise UserError("summary", "has curves of different lengths")
