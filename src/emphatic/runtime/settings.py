@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from emphatic import envs
 from emphatic.agent.surreal import AgentConfig
 from emphatic.errors import UserError
 from emphatic.runtime.actors import ActorsConfig
@@ -57,3 +58,11 @@ class TrainConfig:
     def num_updates(self) -> int:
         """Updates that consume at least `steps`."""
         return -(-self.steps // self.learner.steps_per_update)
+
+
+def cadence(env: str) -> dict[str, int]:
+    """Fields whose default is another for environments on the host.
+
+    An update takes a thousand times as long there as one of MinAtar.
+    """
+    return {"log_every": 5, "checkpoint_every": 250} if envs.on_host(env) else {}
