@@ -1,6 +1,6 @@
 """Where the paper's formulas are wrong: each with the numbers that show it.
 
-docs/theory.md tells the same in words.
+docs/errata.md tells the same in words.
 """
 
 import dataclasses
