@@ -15,6 +15,7 @@ VERBS = {
     "train": "train an agent, or go on with a run",
     "evaluate": "play whole episodes with a trained agent",
     "watch": "show a trained agent playing, as an animation",
+    "report": "make a page of runs or a study: tables, curves, statistics",
     "diagnose": "run the paper's diagnostic experiments: curves, step sizes, figures, claims",
     "theory": "say what each algorithm does on an MDP: stability, fixed points, emphasis",
 }

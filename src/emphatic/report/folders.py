@@ -51,7 +51,7 @@ def summary(folder: Path, name: str) -> RunSummary:
             config=config,
             settings=document["environment"],
             versions=document.get("versions", {}),
-            command=_without_out(document.get("command", [])),
+            command=without_out(document.get("command", [])),
             created=document.get("created", ""),
             seconds=seconds,
             cpu_seconds=cpu_seconds,
@@ -176,7 +176,8 @@ def _animations(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(f.name for f in folder.iterdir() if f.suffix in (".gif", ".mp4")))
 
 
-def _without_out(command: Sequence[str]) -> tuple[str, ...]:
+def without_out(command: Sequence[str]) -> tuple[str, ...]:
+    """A command line without where it was told to write."""
     kept, skip = [], False
     for word in command:
         if not skip and word != "--out" and not word.startswith("--out="):

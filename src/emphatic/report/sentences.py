@@ -1,0 +1,111 @@
+"""What a comparison found and what it allows one to say, in words."""
+
+from emphatic.evaluation.statistics import SignTest
+from emphatic.report.comparison import Comparison
+from emphatic.report.content import Statement
+
+LEVEL = 0.05
+"""What the paper calls statistically significant."""
+
+
+def statements(comparison: Comparison) -> list[Statement]:
+    """The tests in words; the unsound one says that it is."""
+    both = (comparison.agent, comparison.baseline)
+    if len(comparison.games) == 1:
+        return [_on_one_game(comparison, both), _improves(comparison, both)]
+    return [_on_games(comparison, both), _on_seeds(comparison, both), _improves(comparison, both)]
+
+
+def _on_games(c: Comparison, both: tuple[str, str]) -> Statement:
+    n = c.on_games
+    text = (
+        f"{_counted(c, n, 'games')}: sign test on games, p = {p_value(n.one_sided)} one-sided, "
+        f"{p_value(n.two_sided)} two-sided"
+        + (
+            f" ({p_value(c.adjusted)} adjusted for all comparisons here)."
+            if c.adjusted != n.two_sided
+            else "."
+        )
+    )
+    return Statement(text=text, allows=_allowed(c), agents=both)
+
+
+def _allowed(c: Comparison) -> str:
+    n = c.on_games
+    if n.smallest > LEVEL:
+        return (
+            f"{n.pairs} games are too few for this test: even had all gone one way, p would be "
+            f"{p_value(n.smallest)} two-sided. It allows no claim about other games."
+        )
+    if c.adjusted > LEVEL:
+        return (
+            "This does not show that either agent is better on most games; nor does it show that "
+            "they are alike."
+        )
+    better, worse = (c.agent, c.baseline) if n.wins > n.losses else (c.baseline, c.agent)
+    return (
+        f"Games are independent of each other, so one may say that {better} is better than {worse} "
+        "on more than half of games such as these. It says nothing about by how much."
+    )
+
+
+def _on_seeds(c: Comparison, both: tuple[str, str]) -> Statement:
+    n = c.on_seeds
+    return Statement(
+        text=f"{_counted(c, n, 'pairs of game and seed')}: sign test, p = {p_value(n.one_sided)} "
+        f"one-sided, {p_value(n.two_sided)} two-sided.",
+        allows=(
+            f"Not sound: seeds of one game are not independent games, so {n.pairs} pairs count "
+            f"{len(c.games)} games several times and p comes out too small. It is shown because "
+            "the paper's p-value is of this kind; rely on the test on games."
+        ),
+        agents=both,
+        sound=False,
+    )
+
+
+def _on_one_game(c: Comparison, both: tuple[str, str]) -> Statement:
+    n = c.on_seeds
+    if n.smallest > LEVEL:
+        allows = f"{n.pairs} pairs of seeds are too few for this test to show anything"
+    elif n.two_sided > LEVEL:
+        allows = "This does not show that either agent is better"
+    else:
+        better, worse = (c.agent, c.baseline) if n.wins > n.losses else (c.baseline, c.agent)
+        allows = f"One may say that {better} is better than {worse} on {c.games[0]}"
+    return Statement(
+        text=f"{_counted(c, n, f'pairs of seeds on {c.games[0]}')}: sign test, p = "
+        f"{p_value(n.one_sided)} one-sided, {p_value(n.two_sided)} two-sided.",
+        allows=f"{allows}. One environment allows no claim about any other.",
+        agents=both,
+    )
+
+
+def _improves(c: Comparison, both: tuple[str, str]) -> Statement:
+    low, high = c.probability_interval
+    text = (
+        f"The probability that a run of {c.agent} beats a run of {c.baseline} is "
+        f"{c.probability:.2f} (95% interval {low:.2f} to {high:.2f}), mean over {len(c.games)} "
+        f"{'environment' if len(c.games) == 1 else 'environments'}."
+    )
+    if low == high:
+        allows = "With so few runs, resampling them finds no spread: the interval means nothing."
+    elif low > 0.5 or high < 0.5:
+        better, worse = (c.agent, c.baseline) if low > 0.5 else (c.baseline, c.agent)
+        allows = (
+            f"On these environments, {better} does better than {worse}, whatever the seeds. The "
+            "interval is over seeds alone: it does not speak of other environments."
+        )
+    else:
+        allows = "The interval holds one half: with these seeds, neither is shown to be better."
+    return Statement(text=text, allows=allows, agents=both)
+
+
+def _counted(c: Comparison, n: SignTest, what: str) -> str:
+    ties = f", {n.ties} ties left out" if n.ties else ""
+    return f"{c.agent} is better than {c.baseline} on {n.wins} of {n.pairs} {what}{ties}"
+
+
+def p_value(p: float) -> str:
+    """Two digits, as the paper has it: 0.016."""
+    return "1" if p == 1 else f"{p:.2g}" if p >= 1e-4 else f"{p:.1e}"
