@@ -14,6 +14,7 @@ import matplotlib
 import matplotlib.axes
 import matplotlib.figure
 import matplotlib.lines
+import matplotlib.patheffects
 import numpy as np
 
 from emphatic.diagnostics import learners
@@ -21,6 +22,9 @@ from emphatic.diagnostics.summaries import NINE, QUANTILES, Rule, Summary
 
 INITIAL = 0.5
 """Where "before learning" stands on a log axis of steps."""
+
+HALO = [matplotlib.patheffects.withStroke(linewidth=3.2, foreground="white")]
+"""Keeps a median readable on top of the runs it is the median of."""
 
 
 class Style(NamedTuple):
@@ -144,10 +148,13 @@ def _run_panel(axis: Axes, summary: Summary, name: str, n: int) -> None:
     """All runs thin, their median thick, their mean dotted; step size by the mean rule."""
     i, style = summary.lane(name, n), STYLES[name]
     runs = 10.0 ** summary.runs[:, :, summary.shown.index(i)].astype(float)
-    axis.plot(summary.steps, runs.T, color=style.colour, alpha=0.18, lw=0.5, rasterized=True)
+    # Two hundred runs as dark as fifty would be one blot.
+    faint = 0.22 * min(1.0, (50 / len(runs)) ** 0.5)
+    axis.plot(summary.steps, runs.T, color=style.colour, alpha=faint, lw=0.5, rasterized=True)
     median = summary.curve[0, 1 + QUANTILES.index(0.5), :, i]
-    axis.plot(summary.steps, median, color=style.colour, lw=1.6)
-    axis.plot(summary.steps, summary.curve[0, 0, :, i], color=style.colour, lw=1.2, ls=":")
+    axis.plot(summary.steps, median, color=style.colour, lw=1.6, path_effects=HALO)
+    mean = summary.curve[0, 0, :, i]
+    axis.plot(summary.steps, mean, color="#222222", lw=1.2, ls=":", path_effects=HALO)
     axis.axhline(summary.curve[0, 0, 0, i], color="#444444", lw=0.6, ls=(0, (4, 3)))
     axis.set_title(f"{learners.LABELS[name]}, n = {n}, α = {_power(summary, 0, i)}")
     _learning_axes(axis, summary)
@@ -167,8 +174,9 @@ def _learning_axes(axis: Axes, summary: Summary) -> None:
 
 
 def _label_edges(axes: np.ndarray, x: str, y: str) -> None:
-    for axis in axes[-1]:
-        axis.set_xlabel(x)
+    for column in axes.T:
+        lowest = [axis for axis in column if axis.axison][-1]
+        lowest.set_xlabel(x)
     for axis in axes[:, 0]:
         axis.set_ylabel(y)
 
@@ -179,7 +187,7 @@ def _runs_legend(figure: Figure) -> None:
     handles = [
         line([], [], color="#333333", alpha=0.4, lw=0.6, label="each run"),
         line([], [], color="#333333", lw=1.6, label="median"),
-        line([], [], color="#333333", lw=1.2, ls=":", label="mean"),
+        line([], [], color="#222222", lw=1.2, ls=":", label="mean"),
         line([], [], color="#444444", lw=0.6, ls=(0, (4, 3)), label="before learning"),
     ]
     columns = 4 if figure.get_figwidth() > 4 else 2
@@ -195,9 +203,9 @@ def _curves(
     def make(summary: Summary) -> Figure:
         figure, axes = _grid(*_shape(len(ns)))
         for n, axis in _panels(axes, ns):
-            for name in _in(summary, names, n):
-                i = summary.lane(name, n)
-                _line(axis, summary.steps, summary.curve[place, statistic, :, i], name)
+            for rank, name in enumerate(_in(summary, names, n)):
+                curve = summary.curve[place, statistic, :, summary.lane(name, n)]
+                _line(axis, summary.steps, curve, name, rank)
             axis.set_title(f"n = {n}")
             axis.set(xscale="log", xlim=(INITIAL, summary.edges[-1]))
         _fit(axes)
@@ -216,15 +224,14 @@ def _u_curves(
         figure, axes = _grid(*_shape(len(ns)))
         top = float(summary.curve[0, 0, 0].max()) or 1.0
         for n, axis in _panels(axes, ns):
-            for name in _in(summary, names, n):
+            for rank, name in enumerate(_in(summary, names, n)):
                 scores = summary.mean if rule == "mean" else summary.median
                 score = scores[-1, 0, :, summary.lane(name, n)]
                 # What diverged leaves the panel upwards.
-                _line(axis, summary.alphas, np.minimum(score, 100 * top), name, marker=True)
+                _line(axis, summary.alphas, np.minimum(score, 100 * top), name, rank, marker=True)
             axis.set_title(f"n = {n}")
             axis.set_xscale("log", base=2)
-        for axis in axes.flat:
-            axis.set_ylim(0, 1.25 * top)
+        _fit(axes, top)
         _finish(figure, axes, "step size α", f"{rule} RMSE")
         return figure
 
@@ -255,17 +262,22 @@ def _panels(axes: np.ndarray, ns: tuple[int, ...]) -> Iterator[tuple[int, Axes]]
     return zip(ns, axes.flat, strict=False)
 
 
-def _line(axis: Axes, x: np.ndarray, y: np.ndarray, name: str, *, marker: bool = False) -> None:
+def _line(
+    axis: Axes, x: np.ndarray, y: np.ndarray, name: str, rank: int, *, marker: bool = False
+) -> None:
+    """Each line a little thinner than those before it: where two coincide, both show."""
     style = STYLES[name]
-    extra = {"marker": style.marker, "ms": 3.5} if marker else {}
+    size = max(0.5, 1.0 - 0.06 * rank)
+    extra = {"marker": style.marker, "ms": 5.0 * size, "mew": 0.5} if marker else {}
     label = learners.LABELS[name]
-    axis.plot(x, y, color=style.colour, ls=style.line, label=label, **extra)
+    axis.plot(x, y, color=style.colour, ls=style.line, lw=1.7 * size, label=label, **extra)
 
 
-def _fit(axes: np.ndarray) -> None:
+def _fit(axes: np.ndarray, start: float | None = None) -> None:
     """Shows errors around those at the start, on a log scale where they fall far below."""
     curves = [np.asarray(line.get_ydata(), float) for axis in axes.flat for line in axis.lines]
-    start = max((y[0] for y in curves), default=1.0)
+    if start is None:
+        start = max((y[0] for y in curves), default=1.0)
     low = min((np.nanmin(np.where(y > 0, y, np.nan)) for y in curves), default=start)
     for axis in axes.flat:
         if low > start / 20:
