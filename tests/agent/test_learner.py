@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emphatic.agent import learner, networks
+from emphatic.agent import faults, learner, networks
 from emphatic.agent.agents import AGENTS
 from emphatic.agent.optimiser import OptimiserConfig
 from emphatic.agent.surreal import AgentConfig, Transitions
@@ -319,18 +319,19 @@ def test_an_emphasis_is_that_of_the_parameters_it_arrived_with():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_reward_that_is_not_finite_skips_the_updates_that_see_it(bad):
-    """n = 4, T = 2: the second unroll's reward is in the targets of two updates."""
+@pytest.mark.parametrize("reward", ["raw", "clip"])
+def test_a_reward_that_is_not_finite_skips_the_update_that_sees_it(bad, reward):
+    """n = 4, T = 2: what waited is dropped with it, and the next update has nothing to learn."""
     whole = experience(20, ends=False)
-    poisoned = whole.transitions._replace(reward=whole.transitions.reward.at[2, 0].set(bad))
-    config = AgentConfig(**{**vars(config_of("netd-ace", 4, 2, 0)), "reward": "raw"})
+    poisoned = whole.transitions._replace(reward=whole.transitions.reward.at[3, 1].set(bad))
+    config = AgentConfig(**{**vars(config_of("netd-ace", 4, 2, 0)), "reward": reward})
     states, logged = run(config, whole._replace(transitions=poisoned))
-    skipped = [bool(m["skipped_update"]) for m in logged]
-    assert skipped == [False] + 2 * [True] + 7 * [False]
+    assert [bool(m["skipped_update"]) for m in logged] == [False, True] + 8 * [False]
+    assert faults.decode(logged[1]["fault"]) == ("reward", 1, 1, None)
     for k, (before, after) in enumerate(itertools.pairwise(states)):
         same = jax.tree.map(np.array_equal, before.params, after.params)
-        assert all(jax.tree.leaves(same)) == (skipped[k] or k == 0)
-        assert all(np.isfinite(x).all() for x in jax.tree.leaves(after.params))
+        assert all(jax.tree.leaves(same)) == (k in (0, 1, 2))
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(after))
     assert int(states[-1].updates) == 10
 
 

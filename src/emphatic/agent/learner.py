@@ -9,6 +9,10 @@ scheme every state has an n-step target, so learning trails the data by n-1 step
 learner keeps the last n-1 transitions of every stream, and with the T that arrive it
 learns the T oldest. A transition's ratio enters the trace once, on arrival, with the
 parameters of that moment; its emphasis waits beside it until it is learned.
+
+An update in which a number is not finite is left out: parameters and optimiser stay. Its
+transitions are dropped and the traces start anew, as at the start of a run, because what is
+not finite would stay in them and spoil the updates that follow.
 """
 
 from collections.abc import Callable
@@ -18,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree, Shaped
 
-from emphatic.agent import networks, optimiser, surreal
+from emphatic.agent import faults, networks, optimiser, surreal
 from emphatic.agent.agents import agent
 from emphatic.agent.surreal import AgentConfig, Outputs, Transitions
 
@@ -77,16 +81,15 @@ def build(
     optimise = optimiser.build(config.optimiser, num_updates)
     streams, auxiliary = config.num_streams, config.num_auxiliary
 
+    def nothing_came():
+        """Trace and waiting transitions before any experience."""
+        waiting = _nothing_waits(config, num_actions, observation_shape, observation_dtype)
+        return trace.init((streams, auxiliary)), waiting
+
     def init(key):
         params = network.init(key, observation_shape)
-        waiting = _nothing_waits(config, num_actions, observation_shape, observation_dtype)
-        return LearnerState(
-            params,
-            optimise.init(params),
-            jnp.zeros((), jnp.int32),
-            trace.init((streams, auxiliary)),
-            waiting,
-        )
+        updates = jnp.zeros((), jnp.int32)
+        return LearnerState(params, optimise.init(params), updates, *nothing_came())
 
     def act(params, observation, key):
         logits = network.act(params, observation)
@@ -117,21 +120,28 @@ def build(
             trace_state, arrived = emphasise(state.trace, heads)
             emphasis = jnp.concatenate([state.waiting.emphasis, arrived])
             learned = emphasis[: config.unroll_length]
-            total, metrics = surreal.loss(config, outputs, heads, batch.transitions, learned)
-            return total, (trace_state, emphasis, metrics)
+            total, metrics, per_step = surreal.loss(
+                config, outputs, heads, batch.transitions, learned
+            )
+            made = (outputs, arrived, per_step)
+            return total, (trace_state, emphasis, metrics, made)
 
         (total, aux), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
-        trace_state, emphasis, metrics = aux
-        params, optimiser_state, step = optimise.step(state.params, state.optimiser, gradient)
+        trace_state, emphasis, metrics, made = aux
+        doubts = faults.in_arrivals(*trajectory) + faults.in_outputs(config, *made)
+        params, optimiser_state, step = optimise.step(
+            state.params, state.optimiser, gradient, faults.none(doubts)
+        )
         metrics |= {
             "loss": total,
             "gradient_norm": step.gradient_norm,
             "clipped_update": step.clipped,
             "skipped_update": ~step.finite,
+            "fault": faults.first([*doubts, faults.in_gradient(config, step.finite, made[-1])]),
         }
-        waiting = _last(config.lookahead, batch, emphasis)
-        updates = state.updates + 1
-        return LearnerState(params, optimiser_state, updates, trace_state, waiting), metrics
+        known = trace_state, _last(config.lookahead, batch, emphasis)
+        known = jax.tree.map(lambda *x: jnp.where(step.finite, *x), known, nothing_came())
+        return LearnerState(params, optimiser_state, state.updates + 1, *known), metrics
 
     return Learner(config, init, network.act, act, update)
 

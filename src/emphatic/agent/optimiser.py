@@ -53,11 +53,14 @@ class StepInfo(NamedTuple):
     """Before clipping."""
     clipped: Bool[Array, ""]
     finite: Bool[Array, ""]
-    """False where the gradient held NaN or infinity; the step was then left out."""
+    """False where gradient or parameters would not be finite; the step was then left out."""
 
 
 class Optimiser(NamedTuple):
-    """`state = init(params)`; `params, state, info = step(params, state, gradient)`."""
+    """`state = init(params)`; `params, state, info = step(params, state, gradient, sound)`.
+
+    Where `sound` is False nothing is changed.
+    """
 
     init: Any
     step: Any
@@ -66,8 +69,9 @@ class Optimiser(NamedTuple):
 def build(config: OptimiserConfig, num_updates: int) -> Optimiser:
     """RMSProp whose learning rate falls linearly over `num_updates`.
 
-    A gradient that holds NaN or infinity changes nothing: parameters and optimiser state
-    stay, so the run can be halted or go on from sound numbers.
+    A gradient that holds NaN or infinity changes nothing, nor does one that would make a
+    parameter so: parameters and optimiser state stay, so the run can be halted or go on from
+    sound numbers.
     """
     schedule = optax.linear_schedule(
         config.learning_rate, config.end_learning_rate, max(1, num_updates)
@@ -80,14 +84,14 @@ def build(config: OptimiserConfig, num_updates: int) -> Optimiser:
         momentum=config.momentum or None,
     )
 
-    def step(params: PyTree, state: PyTree, gradient: PyTree):
+    def step(params: PyTree, state: PyTree, gradient: PyTree, sound: Bool[Array, ""] | bool = True):
         norm = optax.tree.norm(gradient)
-        finite = jnp.isfinite(norm)
         # One factor, where optax's clip divides every number: then XLA writes no copy.
         scale = jnp.minimum(1.0, config.max_gradient_norm / norm)
         gradient = jax.tree.map(lambda g: scale * g, gradient)
         updates, stepped = transform.update(gradient, state, params)
         proposed = optax.apply_updates(params, updates)
+        finite = jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(proposed)) & sound
 
         def keep(new, old):
             return jnp.where(finite, new, old)

@@ -187,6 +187,8 @@ class Loss(NamedTuple):
 
     total: Float[Array, ""]
     metrics: dict[str, Array]
+    per_step: Float[Array, "T B H"]
+    """What was reduced; 0 where nothing is learned."""
 
 
 def loss(
@@ -227,7 +229,8 @@ def loss(
     )
     learned = _learned_heads(chosen, config.num_heads)
     weight = transitions.weight[:steps, :, None] * learned
-    total = (weight * per_step).mean(-1)
+    per_step = weight * per_step
+    total = per_step.mean(-1)
     total = total.mean() if config.reduction == "mean" else total.sum()
     rho = heads.rho_tm1[:steps]
     metrics = {
@@ -241,7 +244,8 @@ def loss(
         "value_bias": target.value_tm1[:steps] - value,
         "value": value,
     }
-    return Loss(total, _reduced(jax.lax.stop_gradient(metrics), transitions.weight[:steps]))
+    metrics = _reduced(jax.lax.stop_gradient(metrics), transitions.weight[:steps])
+    return Loss(total, metrics, jax.lax.stop_gradient(per_step))
 
 
 def emphasis_bound(config: AgentConfig) -> float:

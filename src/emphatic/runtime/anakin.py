@@ -127,12 +127,13 @@ def _empty(x: Array) -> Any:
 
 
 def _report(metrics: dict[str, Array], steps: TimeStep) -> Report:
-    skipped = metrics["skipped_update"]
     reduced = {
         name: x.max(0) if name.endswith("_max") else x.astype(jnp.float32).mean(0)
         for name, x in metrics.items()
+        if name != "fault"
     }
-    return Report(reduced, skipped, steps.ended, steps.episode_return, steps.episode_length)
+    ended = (steps.ended, steps.episode_return, steps.episode_length)
+    return Report(reduced, metrics["fault"], *ended)
 
 
 def _sharding(state: AnakinState, mesh: Mesh) -> Any:

@@ -12,12 +12,17 @@ class Report(NamedTuple):
 
     metrics: Mapping[str, Array | np.ndarray]
     """Means over the K updates; maxima of what ends in `_max`."""
-    skipped: Array | np.ndarray
-    """Which updates were left out because the gradient was not finite, `[K]`."""
+    fault: Array | np.ndarray
+    """Why an update was left out, `[K, 4]`: see `agent.faults`; zeros where it was not."""
     ended: Array | np.ndarray
     """Whether an episode ended there, `[K, T, B]`."""
     episode_return: Array | np.ndarray
     episode_length: Array | np.ndarray
+
+    @property
+    def skipped(self) -> Array | np.ndarray:
+        """Which updates were left out, `[K]`."""
+        return self.fault[..., 0] > 0
 
 
 def summary(done: int, report: Report, steps_per_update: int) -> dict[str, Any]:

@@ -86,17 +86,17 @@ class Sebulba:
 
     def run(self, state: SebulbaState, updates: int) -> tuple[SebulbaState, Report]:
         """So many updates, each on the next trajectory of every stream."""
-        learner, sums, told, skipped = state.learner, {}, [], []
+        learner, sums, told, faults = state.learner, {}, [], []
         for _ in range(updates):
             self._crew.publish(self._updates, learner.params)
             deliveries = self._crew.next()
             parts = self._assembled([d.unroll for d in deliveries])
             learner, metrics = self._update(learner.params, learner._replace(params=None), parts)
             self._updates += 1
+            faults.append(metrics.pop("fault"))
             sums = _summed(sums, metrics) if sums else metrics
-            skipped.append(metrics["skipped_update"])
             told.append(_beside([d.episodes for d in deliveries]))
-        return SebulbaState(learner), self._report(sums, skipped, told)
+        return SebulbaState(learner), self._report(sums, faults, told)
 
     def snapshot(self, state: SebulbaState) -> Snapshot:
         """Everything there is between two updates; the actors wait, having nothing to do."""
@@ -128,15 +128,15 @@ class Sebulba:
         shares = placement.dealt(unrolls, self._local, axis=1)
         return [placement.one(shares, self._mesh, axis=1)]
 
-    def _report(self, sums: dict[str, Array], skipped: list[Array], told: list[Episodes]) -> Report:
+    def _report(self, sums: dict[str, Array], faults: list[Array], told: list[Episodes]) -> Report:
         metrics: dict[str, Any] = {
-            name: distributed.whole(x) / np.float32(1 if name.endswith("_max") else len(skipped))
+            name: distributed.whole(x) / np.float32(1 if name.endswith("_max") else len(faults))
             for name, x in sums.items()
         }
         metrics["actor_restarts"] = np.float32(distributed.total(self._crew.restarts))
-        flags = np.stack([distributed.whole(x) for x in skipped])
+        codes = np.stack([distributed.whole(x) for x in faults])
         episodes = jax.tree.map(lambda *x: np.stack(x), *told)
-        return Report(metrics, flags, *distributed.gathered(episodes, axis=2))
+        return Report(metrics, codes, *distributed.gathered(episodes, axis=2))
 
     def _template(self, fresh: LearnerState) -> Snapshot:
         """A checkpoint's shapes and types, as NumPy arrays that take no memory."""

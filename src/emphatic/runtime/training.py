@@ -132,7 +132,7 @@ def train(
     run = _by_writer(create)
     with run or contextlib.nullcontext(), _stop_signal() as stop, contextlib.closing(runtime):
         state = runtime.init(jax.random.key(config.seed))
-        return _loop(path, config, runtime, state, stop, Logbook(run, config, progress))
+        return _loop(path, config, runtime, state, stop, Logbook(run, config, progress, say))
 
 
 def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print) -> Outcome:
@@ -144,7 +144,7 @@ def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print
     if distributed.from_writer(step := checkpoint.step if checkpoint else 0) != step:
         raise Stopped(f"the processes do not see the same checkpoints in {path}")
     with run or contextlib.nullcontext(), _stop_signal() as stop, contextlib.closing(runtime):
-        log = Logbook(run, config, progress)
+        log = Logbook(run, config, progress, say)
         key = jax.random.key(config.seed)
         if checkpoint is None:
             return _loop(path, config, runtime, runtime.init(key), stop, log)
