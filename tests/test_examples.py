@@ -1,12 +1,13 @@
 """The examples run, as a reader would run them, and show what they claim to."""
 
+import re
 import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from emphatic import laws, traces
+from emphatic import laws, mdp, theory, traces
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -51,6 +52,25 @@ def test_the_trace_of_the_example_is_netd_where_it_says(capsys):
     np.testing.assert_allclose(ours, laws.Case(traces.nstep(3)).emphasis(stream), rtol=1e-5)
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_the_mdp_of_the_example_does_what_the_docs_say():
+    """TD unstable at n = 1 and 2; Clip-NETD stable there but far off; NETD close at every n."""
+    m = mdp.load(EXAMPLES / "my_mdp.json")
+    page = (EXAMPLES.parent / "docs" / "problems.md").read_text(encoding="utf-8")
+    shown = re.search(r"^```json\n(.*?)^```", page, re.M | re.S)[1]
+    assert shown == (EXAMPLES / "my_mdp.json").read_text(encoding="utf-8")
+
+    found = {
+        (name, n): theory.analyse(m, name, n)
+        for name in ("td", "netd", "clip-netd")
+        for n in range(1, 6)
+    }
+    assert [n for n in range(1, 6) if not found["td", n].stable] == [1, 2]
+    assert all(a.stable for (name, _), a in found.items() if name != "td")
+    d_mu, v_pi = found["netd", 1].d_mu, found["netd", 1].v_pi
+    assert found["clip-netd", 1].value_error > np.sqrt(d_mu @ v_pi**2), "worse than θ = 0"
+    assert all(found["netd", n].value_error < 0.22 for n in range(1, 6))
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.*")), ids=lambda path: path.name)
 def test_every_example_is_tested(example):
     assert example.name in Path(__file__).read_text(encoding="utf-8")
