@@ -1,0 +1,202 @@
+"""Tables, statements and charts as parts of the page; None where there is nothing to show.
+
+A chart's place is made here and drawn by page.js; without a script its file is linked to.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from emphatic.report.content import Bars, Chart, Statement, Table
+from emphatic.report.figures import file_of
+from emphatic.report.markup import Markup, join, link, slug, tag
+
+MANY = 8
+"""Charts shown without a field that finds some of them."""
+CURVES = (
+    "Mean return of the training episodes that ended since the point before. A line is the mean "
+    "over seeds as far as all of them got; the band reaches from the lowest to the highest seed. "
+    "Point at a chart, or move to it and use the arrow keys, to read values."
+)
+HEALTH = (
+    "The main head acts; auxiliary heads learn off-policy from what it did, and the emphasis F "
+    "weighs their updates. Means over seeds; colours are agents, dashes are heads."
+)
+
+
+def section(name: str, title: str, *parts: object) -> Markup:
+    """With a heading that the page's contents link to."""
+    heading = tag("h2", title, id=f"{name}-title")
+    return tag("section", heading, *parts, id=name, aria_labelledby=f"{name}-title")
+
+
+def tables(found: Sequence[Table], places: Mapping[str, int]) -> Markup | None:
+    """All of them, one below the other."""
+    if not found:
+        return None
+    return section("tables", "Results", *(table(content, places) for content in found))
+
+
+def table(content: Table, places: Mapping[str, int]) -> Markup:
+    """A table with its heading, its words and its numbers as a file."""
+    agents = content.agents or (None,) * len(content.columns)
+    owners = [_of(agent, places) for agent in agents]
+    head = [
+        tag("th", name, scope="col", data_of=of)
+        for name, of in zip(content.columns, owners, strict=True)
+    ]
+    row_agents = content.row_agents or (None,) * len(content.rows)
+    rows = [
+        _row(cells, owners, _of(agent, places))
+        for cells, agent in zip(content.rows, row_agents, strict=True)
+    ]
+    grid = scrolled(
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *rows),
+        label=content.title,
+        tall=len(rows) > 16,
+    )
+    caption = content.caption and tag("p", content.caption, class_="caption")
+    return join([tag("h3", content.title), caption or None, grid])
+
+
+def _row(cells, owners, owner) -> Markup:
+    first, *rest = cells
+    shown = [
+        tag("td", cell.text, class_="best" if cell.best else None, data_of=of)
+        for cell, of in zip(rest, owners[1:], strict=True)
+    ]
+    return tag("tr", tag("th", first.text, scope="row"), *shown, data_of=owner)
+
+
+def _of(agent: str | None, places: Mapping[str, int]) -> str | None:
+    return None if agent is None or agent not in places else str(places[agent])
+
+
+def scrolled(*parts: object, label: str, tall: bool = False) -> Markup:
+    """A table in a box of its own that scrolls, by keyboard too."""
+    box = "box tall" if tall else "box"
+    return tag("div", tag("table", *parts), class_=box, tabindex=0, role="region", aria_label=label)
+
+
+def statements(found: Sequence[Statement], places: Mapping[str, int]) -> Markup | None:
+    """Each statistic with the sentence on what it allows one to say."""
+    if not found:
+        return None
+    items = []
+    for statement in found:
+        owners = " ".join(str(places[a]) for a in statement.agents if a in places)
+        items.append(
+            tag(
+                "li",
+                tag("p", tag("strong", statement.text)),
+                tag("p", statement.allows),
+                class_=None if statement.sound else "unsound",
+                data_of=owners or None,
+            )
+        )
+    return section("statistics", "What can be said", tag("ul", *items, class_="said"))
+
+
+def overall(charts: Sequence[Chart]) -> Markup | None:
+    """Charts over all environments: the median's learning curve, performance profiles."""
+    if not charts:
+        return None
+    figures = [tag("div", figure(c), _caption(c.caption)) for c in charts]
+    size = "one" if len(charts) == 1 else "wide"
+    return section(
+        "overall", "Over all environments", tag("div", *figures, class_=f"charts {size}")
+    )
+
+
+def curves(charts: Sequence[Chart]) -> Markup | None:
+    """Learning curves by environment, with a field that finds some of many."""
+    if not charts:
+        return None
+    find = tag("input", type="search", id="find", placeholder="all", autocomplete="off")
+    tools = tag("div", tag("label", "Show environments named ", find), class_="tools")
+    size = "one" if len(charts) == 1 else "wide" if len(charts) <= 4 else ""
+    figures = tag("div", *map(figure, charts), class_=f"charts {size}".strip())
+    return section(
+        "curves",
+        "Learning curves",
+        tag("p", CURVES, class_="caption"),
+        tools if len(charts) > MANY else None,
+        figures,
+    )
+
+
+def improvements(found: Sequence[Bars]) -> Markup | None:
+    """Bars by environment; a select says whose, where there are several pairs."""
+    if not found:
+        return None
+    options = [(str(i), f"{b.agent} against {b.baseline}") for i, b in enumerate(found)]
+    first = figure(found[0], each="improvement")
+    return section(
+        "improvement",
+        "Improvement by environment",
+        _caption(f"In {found[0].unit}. {found[0].caption}"),
+        _switch("improvement", "Show", options),
+        tag("div", first, class_="charts one"),
+    )
+
+
+def health(charts: Sequence[Chart]) -> Markup | None:
+    """How the heads fared in one environment; a select says which."""
+    if not charts:
+        return None
+    names = list(dict.fromkeys(chart.group for chart in charts))
+    shown = {measure_of(chart): chart for chart in charts if chart.group == names[0]}
+    # Charts that only other environments have keep their places.
+    for chart in charts:
+        shown.setdefault(measure_of(chart), chart)
+    figures = [
+        tag("div", figure(chart, each=measure), _caption(chart.caption))
+        for measure, chart in shown.items()
+    ]
+    options = [(place_of(name, charts), name) for name in names]
+    return section(
+        "health",
+        "Health of the heads",
+        tag("p", HEALTH, class_="caption"),
+        _switch("health", "Environment", options),
+        tag("div", *figures, class_="charts wide"),
+    )
+
+
+def measure_of(chart: Chart) -> str:
+    """Which measure a chart of health shows: its name without the place of its environment."""
+    return chart.name.rpartition("-")[0]
+
+
+def place_of(group: str, charts: Sequence[Chart]) -> str:
+    """The place of an environment, as names of its charts end with it."""
+    return next(chart.name.rpartition("-")[2] for chart in charts if chart.group == group)
+
+
+def figure(chart: Chart | Bars, *, each: str | None = None) -> Markup:
+    """The place of a chart; with `each`, of all whose names begin so: a select says which."""
+    bars = isinstance(chart, Bars)
+    file = slug(chart.name) if bars else file_of(chart)
+    fallback = tag(
+        "p", "Drawn by a script; without one see ", link(f"figures/{file}.svg", file), "."
+    )
+    return tag(
+        "figure",
+        tag("figcaption", chart.title),
+        tag("div", tag("noscript", fallback), class_="plot bars" if bars else "plot"),
+        tag("details", tag("summary", "Values"), class_="values"),
+        data_chart=slug(chart.name),
+        data_each=each,
+        data_group=None if bars or each else chart.group or None,
+    )
+
+
+def _switch(name: str, words: str, options: Sequence[tuple[str, str]]) -> Markup | None:
+    if len(options) < 2:
+        return None
+    inside = [tag("option", label, value=value) for value, label in options]
+    select = tag("select", *inside, data_switches=name, autocomplete="off")
+    return tag("div", tag("label", f"{words} ", select), class_="tools")
+
+
+def _caption(words: str) -> Markup | None:
+    return tag("p", words, class_="caption") if words else None
