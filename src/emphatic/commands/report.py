@@ -16,6 +16,7 @@ from emphatic.report.analysis import Analysis
 from emphatic.report.collect import Collection, collect, write_summaries
 from emphatic.report.content import Cell, Statement, Table
 from emphatic.report.measures import Measure
+from emphatic.report.sentences import p_value
 
 SHOWN = 8
 """Problems that are printed; the page has them all."""
@@ -67,7 +68,7 @@ def main(argv: list[str]) -> None:
         written = _write(out, collection, found, options.title or _title(options.paths), command)
     except OSError as error:
         raise UserError("out", f"{error.filename or out}: {error.strerror or error}") from error
-    _show(Console(highlight=False), collection, found, written[0])
+    _show(Console(highlight=False), collection, found, written[0], options.compare is not None)
 
 
 def _write(
@@ -96,17 +97,40 @@ def _title(paths: tuple[Path, ...]) -> str:
     return ", ".join(path.resolve().name for path in paths)
 
 
-def _show(console: Console, collection: Collection, found: Analysis, where: Path) -> None:
-    """The first table, the tests in a sentence each, and where the rest is."""
+def _show(
+    console: Console, collection: Collection, found: Analysis, where: Path, in_words: bool
+) -> None:
+    """The first table, the tests, and where the rest is."""
     console.print(_table(found.tables[0]))
-    for statement in found.statements:
-        console.print(_sentence(statement))
+    if in_words:
+        for statement in found.statements:
+            console.print(_sentence(statement))
+    elif found.comparisons:
+        console.print(_tests(found))
     problems = (*collection.problems, *found.measured.notes)
     for problem in problems[:SHOWN]:
         console.print(Text(f"! {problem}", style="yellow"))
     if len(problems) > SHOWN:
-        console.print(Text(f"! … and {len(problems) - SHOWN} more, on the page", style="yellow"))
+        console.print(Text(f"! and {len(problems) - SHOWN} more, on the page", style="yellow"))
     console.print(f"page: {where}", soft_wrap=True, markup=False)
+
+
+def _tests(found: Analysis) -> Shown:
+    """A line for each comparison; the page has the words."""
+    title = Text(f"against {found.baseline} (p: sign test on games, two-sided, adjusted)")
+    shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for place, column in enumerate(("Agent", "Better on", "p", "P(better)", "95%")):
+        shown.add_column(column, justify="right" if place else "left")
+    for c in found.comparisons:
+        low, high = c.probability_interval
+        shown.add_row(
+            Text(c.agent),
+            f"{c.on_games.wins} of {c.on_games.pairs}",
+            p_value(c.adjusted),
+            f"{c.probability:.2f}",
+            f"{low:.2f} to {high:.2f}",
+        )
+    return shown
 
 
 def _table(table: Table) -> Shown:

@@ -67,7 +67,7 @@ def analyse(
 
 
 def write(collection: Collection, analysis: Analysis, folder: Path) -> Path:
-    """All of the analysis as analysis.json, for whoever goes on with the numbers."""
+    """analysis.json: what the tables are made of, each run's return and each test in full."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "analysis.json"
     document = json.dumps(as_json(collection, analysis), indent=1, allow_nan=False) + "\n"
@@ -86,7 +86,7 @@ def as_json(collection: Collection, analysis: Analysis) -> dict[str, Any]:
         "returns": [_returns(measured, key) for key in sorted(measured.found)],
         **{
             name: [_plain(item) for item in getattr(analysis, name)]
-            for name in ("comparisons", "tables", "statements", "improvements", "charts")
+            for name in ("comparisons", "statements")
         },
     }
 
