@@ -1,10 +1,11 @@
 """Presets: functions that return an agent's configuration.
 
-`paper_fixed` and `paper_mixed` are the appendix to the letter; `minatar` and `demo` are what
-learns at the scale of one machine (docs/agent.md says where their numbers come from).
+`paper_fixed` and `paper_mixed` are the appendix to the letter; the others are what learns at the
+scale of one machine (docs/agent.md says where their numbers come from).
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from emphatic.agent.agents import agent as find
 from emphatic.agent.networks import NetworkConfig
@@ -64,11 +65,7 @@ def atari(agent: str = "netd-ace") -> AgentConfig:
 
 
 def atari_small(agent: str = "netd-ace") -> AgentConfig:
-    """Atari at 84x84 on a few cores: a smaller network, more and smaller updates.
-
-    Of thirteen settings tried on Pong for a million steps, those with updates of 16 x 5 steps
-    were first to leave -20 (docs/agent.md).
-    """
+    """Atari at 84x84 on a few cores: a smaller network, more and smaller updates."""
     fixed = find(agent).row.scheme == "fixed"
     return AgentConfig(
         agent=agent,
@@ -129,6 +126,12 @@ def for_environment(env: str) -> str:
     """The preset that an environment is trained with unless another is asked for."""
     families = {"catch": "catch", "minatar": "minatar", "atari": "atari-small"}
     return families.get(env.split("/")[0], "vector")
+
+
+def env_settings(name: str, env: str) -> dict[str, Any]:
+    """What a preset asks of the environment: the paper's agents see raw screens in colour."""
+    raw = name in ("paper-fixed", "paper-mixed") and env.startswith("atari/")
+    return {"pixels": "rgb210"} if raw else {}
 
 
 def _in_scheme(name: str, scheme: str) -> str:

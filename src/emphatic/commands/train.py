@@ -39,7 +39,8 @@ class Options(TrainConfig):
     """paper-fixed, paper-mixed, atari, atari-small, minatar, demo, catch or vector; default: what
     suits the environment."""
     settings: tuple[str, ...] = ()
-    """Settings of the environment, such as sticky_actions=0.0."""
+    """Settings of the environment, such as sticky_actions=0.0. paper-fixed and paper-mixed set
+    pixels=rgb210 on Atari."""
     constant_from: Path | None = None
     """surreal-constant: take the constant from a run, the mean emphasis of its other heads."""
     out: Path | None = None
@@ -119,7 +120,8 @@ def _config(options: Options) -> TrainConfig:
     if options.constant_from is not None:
         constant = mean_emphasis(options.constant_from)
         fields["learner"] = dataclasses.replace(options.learner, constant=constant)
-    return TrainConfig(**{**fields, "env_settings": _settings(options.settings)})
+    asked = presets.env_settings(options.preset, options.env)
+    return TrainConfig(**{**fields, "env_settings": asked | _settings(options.settings)})
 
 
 def mean_emphasis(run: Path) -> float:
