@@ -19,6 +19,11 @@ run: $(READY)  ## set up, train an agent on MinAtar Breakout, evaluate it, show 
 	else $(BIN)/emphatic train --preset demo --out runs/demo; fi
 	$(BIN)/emphatic evaluate runs/demo --episodes 100
 	$(BIN)/emphatic watch runs/demo
+	@printf '%s\n' '' 'All of it is in runs/demo: learning_curve.png, watch.gif, evaluation.json, metrics.jsonl.' \
+	  'Next, with $(BIN)/emphatic:' \
+	  '  diagnose two-state --quick                           why emphasis: TD diverges, NETD converges' \
+	  '  train --env minatar/space_invaders --agent surreal   another game, another agent (emphatic train --help)' \
+	  '  theory two-state                                     what every algorithm does in expectation'
 
 check: $(READY)  ## format, lint, types and the quick tests
 	$(BIN)/ruff format --check .
