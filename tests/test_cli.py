@@ -97,3 +97,14 @@ def test_a_reader_that_leaves_is_no_error(arguments):
         said = process.stderr.read()
         assert process.wait(timeout=60) == 1
     assert said == b""
+
+
+def test_the_library_imports_quickly():
+    """Beyond JAX itself, in CPU seconds: matplotlib, ale-py and the rest wait until needed."""
+    code = (
+        "import time, jax; start = time.process_time(); import emphatic; "
+        "print(time.process_time() - start)"
+    )
+    command = [sys.executable, "-c", code]
+    took = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert took < 1.5
