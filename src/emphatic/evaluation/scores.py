@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from emphatic.errors import UserError
 
@@ -38,7 +39,9 @@ class Reference(NamedTuple):
         """Whether it has both ends there."""
         return environment in self.low and environment in self.high
 
-    def normalised(self, environment: str, returns: np.ndarray) -> np.ndarray:
+    def normalised(
+        self, environment: str, returns: Float[np.ndarray, "*R"]
+    ) -> Float[np.ndarray, "*R"]:
         """Of the returns there, the fraction of the way from low to high."""
         low, high = self.low[environment], self.high[environment]
         return (returns - low) / (high - low)
@@ -101,7 +104,7 @@ def _names() -> dict[str, str]:
 
 
 def _package_data(name: str) -> Iterable[dict[str, str]]:
-    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    text = resources.files("emphatic.evaluation").joinpath(name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 

@@ -18,7 +18,9 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 Scores = Float[np.ndarray, "*R runs games"]
-Statistic = Callable[[np.ndarray], np.ndarray]
+Values = Float[np.ndarray, "*R"] | float
+"""A number of each set of scores; NumPy's of a single set is a float."""
+Statistic = Callable[[Scores], Values]
 """From scores `[*R, runs, games]` to numbers `[*R]`."""
 
 
@@ -29,7 +31,7 @@ def percentile(q: float) -> Statistic:
     areas need a median for each seed. Between two games it interpolates linearly.
     """
 
-    def of(scores: Scores) -> Float[np.ndarray, "*R"]:
+    def of(scores: Scores) -> Values:
         return np.percentile(scores, q, axis=-1).mean(axis=-1)
 
     return of
@@ -38,13 +40,13 @@ def percentile(q: float) -> Statistic:
 def percentile_of_means(q: float) -> Statistic:
     """The other order: the mean over runs of each game, then the percentile over games."""
 
-    def of(scores: Scores) -> Float[np.ndarray, "*R"]:
+    def of(scores: Scores) -> Values:
         return np.percentile(scores.mean(axis=-2), q, axis=-1)
 
     return of
 
 
-def mean(scores: Scores) -> Float[np.ndarray, "*R"]:
+def mean(scores: Scores) -> Values:
     """Over games and runs; the order makes no difference."""
     return scores.mean(axis=(-2, -1))
 
@@ -52,13 +54,13 @@ def mean(scores: Scores) -> Float[np.ndarray, "*R"]:
 def above(threshold: float) -> Statistic:
     """How many games have a mean over runs above the threshold: 1 is a human's score."""
 
-    def of(scores: Scores) -> Float[np.ndarray, "*R"]:
-        return (scores.mean(axis=-2) > threshold).sum(axis=-1).astype(float)
+    def of(scores: Scores) -> Values:
+        return (scores.mean(axis=-2) > threshold).sum(axis=-1) * 1.0
 
     return of
 
 
-def interquartile_mean(scores: Scores) -> Float[np.ndarray, "*R"]:
+def interquartile_mean(scores: Scores) -> Values:
     """IQM: the mean of the middle half of all scores, runs and games pooled.
 
     ⌊N/4⌋ scores are left out at each end, so a few games decide less than in the mean and
@@ -69,7 +71,7 @@ def interquartile_mean(scores: Scores) -> Float[np.ndarray, "*R"]:
     return pooled[..., cut : pooled.shape[-1] - cut].mean(axis=-1)
 
 
-def optimality_gap(scores: Scores) -> Float[np.ndarray, "*R"]:
+def optimality_gap(scores: Scores) -> Values:
     """By how much scores fall short of 1 on average; what is above 1 makes up for nothing."""
     return 1.0 - np.minimum(scores, 1.0).mean(axis=(-2, -1))
 

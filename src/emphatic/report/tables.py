@@ -14,16 +14,16 @@ from emphatic.report.measures import Measured
 from emphatic.report.sentences import p_value
 
 PAPERS: dict[str, Statistic] = {
-    "Median": statistics.percentile(50),
+    "Median": statistics.percentile(50.0),
     "Mean": statistics.mean,
-    "40th percentile": statistics.percentile(40),
-    "30th percentile": statistics.percentile(30),
-    "20th percentile": statistics.percentile(20),
-    "10th percentile": statistics.percentile(10),
+    "40th percentile": statistics.percentile(40.0),
+    "30th percentile": statistics.percentile(30.0),
+    "20th percentile": statistics.percentile(20.0),
+    "10th percentile": statistics.percentile(10.0),
 }
 """The rows of the paper's Table 2 that are scores, in its order."""
 BESIDE: dict[str, Statistic] = {
-    "Median of the games' means": statistics.percentile_of_means(50),
+    "Median of the games' means": statistics.percentile_of_means(50.0),
     "Interquartile mean": statistics.interquartile_mean,
 }
 """The other order of averaging, and what Agarwal et al. recommend."""
@@ -67,19 +67,21 @@ def intervals(measured: Measured) -> Table | None:
     chosen = {"Median": PAPERS["Median"], "Mean": PAPERS["Mean"], **BESIDE}
     if measured.reference is not None:
         chosen[GAP] = statistics.optimality_gap
-    by_agent = [_with_interval(measured, agent, chosen) for agent in measured.agents]
+    rows = [
+        _with_interval(measured, agent, name, of)
+        for name, of in chosen.items()
+        for agent in measured.agents
+    ]
     return Table(
         name="intervals",
         title="The same with intervals of 95%",
-        columns=("Statistic", *measured.agents),
-        rows=tuple(
-            (Cell(text=name), *(cells[row] for cells in by_agent))
-            for row, name in enumerate(chosen)
-        ),
-        agents=(None, *measured.agents),
+        columns=("Statistic", "Agent", "Value", "From", "To"),
+        rows=tuple(rows),
+        row_agents=measured.agents * len(chosen),
         caption=(
             f"Stratified bootstrap, {DRAWS:,} draws of the seeds of each game; the games are taken "
-            "as given, so an interval speaks of these games played again, not of others."
+            "as given, so an interval speaks of these games played again, not of others. With one "
+            "seed there is none."
         ),
     )
 
@@ -175,17 +177,16 @@ def _best(cells: Sequence[Cell], *, least: bool = False) -> tuple[Cell, ...]:
     return tuple(Cell(text=cell.text, value=cell.value, best=cell.value == best) for cell in cells)
 
 
-def _with_interval(measured: Measured, agent: str, chosen: dict[str, Statistic]) -> list[Cell]:
-    """Each agent's draws start from the same generator: others in the report change nothing."""
+def _with_interval(measured: Measured, agent: str, name: str, of: Statistic) -> tuple[Cell, ...]:
+    """Draws start from the same generator each time: other agents in the report change nothing."""
     matrix, scale = measured.matrix(agent), _scale(measured)
-    again = statistics.resampled(matrix, DRAWS, np.random.default_rng(0))
-    cells = []
-    for of in chosen.values():
-        value = scale * float(of(matrix))
-        low, high = statistics.interval(scale * of(again))
-        text = f"{value:.2f} ({low:.2f} to {high:.2f})" if len(matrix) > 1 else f"{value:.2f}"
-        cells.append(Cell(text=text, value=value))
-    return cells
+    numbers: list[float | None] = [scale * float(of(matrix)), None, None]
+    if len(matrix) > 1:
+        again = statistics.resampled(matrix, DRAWS, np.random.default_rng(0))
+        low, high = statistics.interval(np.asarray(scale * of(again)))
+        numbers[1:] = float(low), float(high)
+    cells = (Cell(text="" if x is None else f"{x:.2f}", value=x) for x in numbers)
+    return Cell(text=name), Cell(text=agent), *cells
 
 
 def _spread_cells(measured: Measured, environment: str) -> list[Cell]:
