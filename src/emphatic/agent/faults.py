@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from emphatic.agent.surreal import AgentConfig, Outputs, Transitions, emphasis_bound
 
 KINDS = (
+    "observation",
     "reward",
     "discount",
     "behaviour logits",
-    "observation",
     "logits",
     "value",
     "emphasis",
@@ -67,14 +67,15 @@ class Suspicion(NamedTuple):
 
 def in_arrivals(observation: Shaped[Array, "S B ..."], transitions: Transitions) -> list[Suspicion]:
     """What a runtime handed over."""
-    bad = {
+    bad = {}
+    if jnp.issubdtype(observation.dtype, jnp.floating):
+        flat = observation.reshape(*observation.shape[:2], -1)
+        bad["observation"] = ~jnp.isfinite(flat).all(-1)
+    bad |= {
         "reward": ~jnp.isfinite(transitions.reward),
         "discount": ~jnp.isfinite(transitions.discount + transitions.weight),
         "behaviour logits": ~jnp.isfinite(transitions.behaviour_logits).all(-1),
     }
-    if jnp.issubdtype(observation.dtype, jnp.floating):
-        flat = observation.reshape(*observation.shape[:2], -1)
-        bad["observation"] = ~jnp.isfinite(flat).all(-1)
     return [Suspicion(kind, where, 0) for kind, where in bad.items()]
 
 

@@ -166,13 +166,14 @@ class Run:
         )
 
     def plot(self, step: int, values: Mapping[str, Any]) -> None:
-        """Numbers for TensorBoard; a step that is written again replaces the earlier one."""
+        """Numbers for TensorBoard, those that are finite; a step written again replaces the earlier."""
         if self._writer is None:
             from tensorboardX import SummaryWriter
 
             self._writer = SummaryWriter(str(self.path / "tensorboard"), purge_step=step)
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Sync and close the logs, let go of the lock."""
