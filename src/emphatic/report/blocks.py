@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from emphatic.report.content import Bars, Chart, Statement, Table
 from emphatic.report.figures import file_of
 from emphatic.report.markup import Markup, join, link, slug, tag
+from emphatic.report.palette import Look
 
+COLOURLESS = 4
+"""The colour nearest to that of text."""
 MANY = 8
 """Charts shown without a field that finds some of them."""
 CURVES = (
@@ -28,20 +31,21 @@ def section(name: str, title: str, *parts: object) -> Markup:
     return tag("section", heading, *parts, id=name, aria_labelledby=f"{name}-title")
 
 
-def tables(found: Sequence[Table], places: Mapping[str, int]) -> Markup | None:
+def tables(found: Sequence[Table], looks: Mapping[str, Look]) -> Markup | None:
     """All of them, one below the other."""
     if not found:
         return None
-    return section("tables", "Results", *(table(content, places) for content in found))
+    return section("tables", "Results", *(table(content, looks) for content in found))
 
 
-def table(content: Table, places: Mapping[str, int]) -> Markup:
-    """A table with its heading, its words and its numbers as a file."""
+def table(content: Table, looks: Mapping[str, Look]) -> Markup:
+    """A table with its heading and its words; an agent's columns and rows are hidden with it."""
+    places = numbered(looks)
     agents = content.agents or (None,) * len(content.columns)
     owners = [_of(agent, places) for agent in agents]
     head = [
-        tag("th", name, scope="col", data_of=of)
-        for name, of in zip(content.columns, owners, strict=True)
+        tag("th", swatch(looks[agent]) if agent else "", name, scope="col", data_of=of)
+        for name, agent, of in zip(content.columns, agents, owners, strict=True)
     ]
     row_agents = content.row_agents or (None,) * len(content.rows)
     rows = [
@@ -67,6 +71,11 @@ def _row(cells, owners, owner) -> Markup:
     return tag("tr", tag("th", first.text, scope="row"), *shown, data_of=owner)
 
 
+def numbered(looks: Mapping[str, Look]) -> dict[str, int]:
+    """Agents as page.js knows them."""
+    return {agent: number for number, agent in enumerate(looks)}
+
+
 def _of(agent: str | None, places: Mapping[str, int]) -> str | None:
     return None if agent is None or agent not in places else str(places[agent])
 
@@ -77,11 +86,11 @@ def scrolled(*parts: object, label: str, tall: bool = False) -> Markup:
     return tag("div", tag("table", *parts), class_=box, tabindex=0, role="region", aria_label=label)
 
 
-def statements(found: Sequence[Statement], places: Mapping[str, int]) -> Markup | None:
+def statements(found: Sequence[Statement], looks: Mapping[str, Look]) -> Markup | None:
     """Each statistic with the sentence on what it allows one to say."""
     if not found:
         return None
-    items = []
+    items, places = [], numbered(looks)
     for statement in found:
         owners = " ".join(str(places[a]) for a in statement.agents if a in places)
         items.append(
@@ -96,15 +105,13 @@ def statements(found: Sequence[Statement], places: Mapping[str, int]) -> Markup 
     return section("statistics", "What can be said", tag("ul", *items, class_="said"))
 
 
-def overall(charts: Sequence[Chart]) -> Markup | None:
+def overall(charts: Sequence[Chart], title: str) -> Markup | None:
     """Charts over all environments: the median's learning curve, performance profiles."""
     if not charts:
         return None
-    figures = [tag("div", figure(c), _caption(c.caption)) for c in charts]
+    figures = [tag("div", figure(c, c.name), _caption(c.caption)) for c in charts]
     size = "one" if len(charts) == 1 else "wide"
-    return section(
-        "overall", "Over all environments", tag("div", *figures, class_=f"charts {size}")
-    )
+    return section("overall", title, tag("div", *figures, class_=f"charts {size}"))
 
 
 def curves(charts: Sequence[Chart]) -> Markup | None:
@@ -114,7 +121,7 @@ def curves(charts: Sequence[Chart]) -> Markup | None:
     find = tag("input", type="search", id="find", placeholder="all", autocomplete="off")
     tools = tag("div", tag("label", "Show environments named ", find), class_="tools")
     size = "one" if len(charts) == 1 else "wide" if len(charts) <= 4 else ""
-    figures = tag("div", *map(figure, charts), class_=f"charts {size}".strip())
+    figures = tag("div", *(figure(c, c.name) for c in charts), class_=f"charts {size}".strip())
     return section(
         "curves",
         "Learning curves",
@@ -124,12 +131,14 @@ def curves(charts: Sequence[Chart]) -> Markup | None:
     )
 
 
-def improvements(found: Sequence[Bars]) -> Markup | None:
+def improvements(found: Sequence[Bars], looks: Mapping[str, Look]) -> Markup | None:
     """Bars by environment; a select says whose, where there are several pairs."""
     if not found:
         return None
     options = [(str(i), f"{b.agent} against {b.baseline}") for i, b in enumerate(found)]
-    first = figure(found[0], each="improvement")
+    places = numbered(looks)
+    of = f"{places[found[0].agent]} {places[found[0].baseline]}"
+    first = figure(found[0], "improvement-0", each="improvement", of=of)
     return section(
         "improvement",
         "Improvement by environment",
@@ -149,17 +158,30 @@ def health(charts: Sequence[Chart]) -> Markup | None:
     for chart in charts:
         shown.setdefault(measure_of(chart), chart)
     figures = [
-        tag("div", figure(chart, each=measure), _caption(chart.caption))
+        tag("div", figure(chart, chart.name, each=measure), _caption(chart.caption))
         for measure, chart in shown.items()
     ]
     options = [(place_of(name, charts), name) for name in names]
     return section(
         "health",
         "Health of the heads",
-        tag("p", HEALTH, class_="caption"),
+        tag("p", HEALTH, " ", _dashes(charts), class_="caption"),
         _switch("health", "Environment", options),
         tag("div", *figures, class_="charts wide"),
     )
+
+
+def _dashes(charts: Sequence[Chart]) -> Markup:
+    """Which dash is which head."""
+    heads = sorted({(line.dash, line.name) for chart in charts for line in chart.series})
+    keys = [join([swatch(Look(COLOURLESS, dash)), f" {name}"]) for dash, name in heads if name]
+    return join([join(keys, ", "), "."]) if keys else join([])
+
+
+def swatch(look: Look) -> Markup:
+    """A short piece of a line."""
+    dash = ("", " dashed", " dotted", " dotted")[look.dash % 4]
+    return tag("span", class_=f"swatch c{look.colour}{dash}", aria_hidden="true")
 
 
 def measure_of(chart: Chart) -> str:
@@ -172,8 +194,13 @@ def place_of(group: str, charts: Sequence[Chart]) -> str:
     return next(chart.name.rpartition("-")[2] for chart in charts if chart.group == group)
 
 
-def figure(chart: Chart | Bars, *, each: str | None = None) -> Markup:
-    """The place of a chart; with `each`, of all whose names begin so: a select says which."""
+def figure(
+    chart: Chart | Bars, key: str, *, each: str | None = None, of: str | None = None
+) -> Markup:
+    """The place of the chart that page.js knows as `key`.
+
+    With `each`, of all whose keys begin so: a select says which. Hidden with the agents `of`.
+    """
     bars = isinstance(chart, Bars)
     file = slug(chart.name) if bars else file_of(chart)
     fallback = tag(
@@ -181,13 +208,20 @@ def figure(chart: Chart | Bars, *, each: str | None = None) -> Markup:
     )
     return tag(
         "figure",
-        tag("figcaption", chart.title),
+        tag("figcaption", title_of(chart)),
         tag("div", tag("noscript", fallback), class_="plot bars" if bars else "plot"),
         tag("details", tag("summary", "Values"), class_="values"),
-        data_chart=slug(chart.name),
+        data_chart=key,
         data_each=each,
         data_group=None if bars or each else chart.group or None,
+        data_of=of,
     )
+
+
+def title_of(chart: Chart | Bars) -> str:
+    """With the environment, unless that is all it says."""
+    group = "" if isinstance(chart, Bars) else chart.group
+    return ", ".join(dict.fromkeys(filter(None, (chart.title, group))))
 
 
 def _switch(name: str, words: str, options: Sequence[tuple[str, str]]) -> Markup | None:

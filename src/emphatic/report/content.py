@@ -41,6 +41,8 @@ class Chart:
     """In plain words: what the lines and the intervals are."""
     group: str = ""
     """What it can be found by: its environment."""
+    kind: str = "overall"
+    """Over all environments, or `learning-curves` or `health` of one: what it is filed with."""
     log: bool = False
     """Whether the axis of values is logarithmic; all are above 0 then."""
 

@@ -42,43 +42,34 @@ SYMLOG = 30
 """Bars are on a logarithmic scale where the longest is so many times the middle one."""
 
 
-def write(folder: Path, drawn: Sequence[Chart | Bars], looks: Looks) -> list[Path]:
-    """A figure of each chart over all environments and of each pair's bars, one of all curves."""
+def write(folder: Path, lines: Sequence[Chart], pairs: Sequence[Bars], looks: Looks) -> list[Path]:
+    """Of each chart over all environments, of all learning curves, of each pair's bars."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(RC):
-        for name, figure in _figures(drawn, looks).items():
-            for ending, metadata in (
-                ("svg", {"Date": None, "Creator": None}),
-                ("png", {"Software": None}),
-            ):
-                written.append(folder / f"{name}.{ending}")
-                figure.savefig(written[-1], metadata=metadata, dpi=150)
+        figures = {name: panels(charts, looks) for name, charts in _by_file(lines).items()}
+        figures |= {slug(pair.name): bars(pair, looks) for pair in pairs}
+        for name, figure in figures.items():
+            written += [folder / f"{name}.svg", folder / f"{name}.png"]
+            figure.savefig(written[-2], metadata={"Date": None, "Creator": None})
+            figure.savefig(written[-1], metadata={"Software": None}, dpi=150)
     return written
 
 
-def _figures(drawn: Sequence[Chart | Bars], looks: Looks) -> dict[str, Figure]:
-    """By the name of their files."""
-    found: dict[str, Figure] = {}
-    by_kind: dict[str, list[Chart]] = {}
-    for content in drawn:
-        if isinstance(content, Bars):
-            found[slug(content.name)] = bars(content, looks)
-        else:
-            by_kind.setdefault(file_of(content), []).append(content)
-    health = [kind for kind in by_kind if kind.startswith("health-")]
-    for kind, charts in by_kind.items():
-        if kind not in health or len(health) <= MANY:
-            found[kind] = panels(charts, looks)
-    return found
+def _by_file(lines: Sequence[Chart]) -> dict[str, list[Chart]]:
+    """Charts of one figure; none of the heads' health where that would be dozens of figures."""
+    found: dict[str, list[Chart]] = {}
+    for chart in lines:
+        found.setdefault(file_of(chart), []).append(chart)
+    health = {file_of(chart) for chart in lines if chart.kind == "health"}
+    return {name: found[name] for name in found if name not in health or len(health) <= MANY}
 
 
 def file_of(chart: Chart) -> str:
-    """The figure that a chart is part of: one of all learning curves, one of an environment's
-    health."""
-    if not chart.group:
-        return slug(chart.name)
-    return "learning-curves" if chart.group == chart.title else f"health-{slug(chart.group)}"
+    """The figure that a chart is a panel of."""
+    if chart.kind == "health":
+        return f"health-{slug(chart.group)}"
+    return "learning-curves" if chart.kind == "learning-curves" else slug(chart.name)
 
 
 def panels(charts: Sequence[Chart], looks: Looks) -> Figure:

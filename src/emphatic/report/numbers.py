@@ -15,13 +15,16 @@ LINES = ("chart", "group", "agent", "line", "x", "y", "low", "high")
 BARS = ("agent", "baseline", "unit", "environment", "value", "low", "high")
 
 
-def write(folder: Path, tables: Sequence[Table], drawn: Sequence[Chart | Bars]) -> list[Path]:
+def write(
+    folder: Path, tables: Sequence[Table], lines: Sequence[Chart], bars: Sequence[Bars]
+) -> list[Path]:
     """All of them, those that are empty left out."""
-    charts = [x for x in drawn if isinstance(x, Chart)]
-    bars = [x for x in drawn if isinstance(x, Bars)]
     found = {f"{slug(table.name)}.csv": as_csv(table) for table in tables}
-    if charts:
-        found["curves.csv"] = _csv(LINES, (row for chart in charts for row in _lines(chart)))
+    by_file: dict[str, list[Chart]] = {}
+    for chart in lines:
+        by_file.setdefault(f"{chart.kind}.csv", []).append(chart)
+    for file, charts in by_file.items():
+        found[file] = _csv(LINES, (row for chart in charts for row in _lines(chart)))
     if bars:
         found["improvements.csv"] = _csv(BARS, (row for x in bars for row in _bars(x)))
     found["report.json"] = _json(tables, bars)

@@ -42,7 +42,7 @@
     if (!(high > low)) [low, high] = [low - (Math.abs(low) || 1) / 2, low + (Math.abs(low) || 1) / 2];
     const rough = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
+    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= 0.8 * rough);
     const ticks = [];
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) ticks.push(i * step);
     return { to: (v) => (v - low) / (high - low), ticks };
@@ -60,7 +60,9 @@
     const [a, b] = [bend(low), bend(high)];
     const ticks = [0];
     for (let t = knee; bend(t) <= Math.max(b, -a); t *= 10) ticks.push(t, -t);
-    return { to: (v) => (bend(v) - a) / (b - a || 1), ticks: ticks.filter((t) => t >= low && t <= high).sort((p, q) => p - q) };
+    const every = Math.ceil(ticks.length / 8);
+    const some = ticks.filter((t, i) => t >= low && t <= high && ((i + 1) >> 1) % every === 0);
+    return { to: (v) => (bend(v) - a) / (b - a || 1), ticks: some.sort((p, q) => p - q) };
   }
 
   // Line charts
@@ -83,7 +85,7 @@
     let [low, high] = extent(series.flatMap((s) => [...s.y, ...(s.low || []), ...(s.high || [])]));
     const padding = (high - low) * 0.04;
     const y = chart.scale === "log" ? logarithmic(low, high) : linear(low - padding, high + padding, height > 220 ? 5 : 3);
-    const x = linear(left, right, Math.max(2, Math.floor(width / 110)));
+    const x = linear(left, right, Math.max(3, Math.floor(width / 110)));
     const words = y.ticks.map(short);
     const margin = { left: 12 + 6.4 * Math.max(...words.map((w) => w.length)), right: 12, top: 12, bottom: 34 };
     return {
@@ -142,7 +144,7 @@
     const f = frame(chart, width, height);
     const over = svg("g");
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", tabindex: 0, "aria-label": inWords(chart) },
-      ...axes(f, chart), ...lines(f, chart), over);
+      ...axes(f, chart), svg("g", { class: shown(chart).length > 6 ? "many" : "few" }, ...lines(f, chart)), over);
     plot.replaceChildren(picture);
     followed(picture, plot, chart, f, over);
   }
@@ -197,12 +199,14 @@
       placed(box, plot, f.px(x));
       return found;
     }
-    picture.addEventListener("pointermove", (event) => {
+    function point(event) {
       const box = picture.getBoundingClientRect();
       const share = (event.clientX - box.left - f.margin.left) / (f.width - f.margin.left - f.margin.right);
       const [left, right] = extent(grid);
       if (grid.length) show(nearest(grid, left + share * (right - left)));
-    });
+    }
+    picture.addEventListener("pointermove", point);
+    picture.addEventListener("pointerdown", point);
     picture.addEventListener("pointerleave", leave);
     picture.addEventListener("blur", leave);
     picture.addEventListener("keydown", (event) => {
@@ -244,11 +248,13 @@
     plot.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": barsInWords(chart) }, ...parts));
   }
   function barScale(chart, width) {
-    const [low, high] = extent([0, ...chart.bars.flatMap((b) => [b.value, b.low, b.high].filter((v) => v !== null))]);
     const sizes = chart.bars.map((b) => Math.abs(b.value)).sort((a, b) => a - b);
-    const middle = sizes[sizes.length >> 1] || 1;
-    if (Math.max(-low, high) < 30 * middle) return linear(low, high, Math.max(2, width / 130));
-    return signedLog(low, high, 10 ** Math.round(Math.log10(middle)));
+    const [middle, largest] = [sizes[sizes.length >> 1] || 1, sizes.at(-1) || 1];
+    // With few seeds intervals are far longer than bars: what leaves twice the bars' room is cut.
+    const within = (v) => Math.min(Math.max(v, -2 * largest), 2 * largest);
+    const [low, high] = extent([0, ...chart.bars.flatMap((b) => [b.value, b.low, b.high].filter((v) => v !== null).map(within))]);
+    const scale = largest < 30 * middle ? linear(low, high, Math.max(3, width / 150)) : signedLog(low, high, 10 ** Math.round(Math.log10(middle)));
+    return { ...scale, to: (v) => scale.to(Math.min(Math.max(v, low), high)) };
   }
   function bar(b, y, px, names, c, width) {
     const [from, to] = [px(Math.min(0, b.value)), px(Math.max(0, b.value))];
@@ -270,11 +276,14 @@
 
   // The numbers behind a chart, made when they are asked for
 
-  function table(head, rows) {
-    const cells = (row) => row.map((text, i) => el(i ? "td" : "th", i ? {} : { scope: "row" }, text));
-    return el("div", { class: "box", tabindex: 0, role: "group", "aria-label": "values" }, el("table", {},
-      el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row))))));
+  function table(head, rows, owners = []) {
+    const of = (i) => (i && owners.length ? { "data-of": owners[i - 1] } : {});
+    const cells = (row) => row.map((text, i) => el(i ? "td" : "th", i ? of(i) : { scope: "row" }, text));
+    const made = el("table", {},
+      el("thead", {}, el("tr", {}, ...head.map((text, i) => el("th", { scope: "col", ...of(i) }, text)))),
+      el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row)))));
+    hide(made);
+    return el("div", { class: "box", tabindex: 0, role: "group", "aria-label": "values" }, made);
   }
   function ranged(y, low, high) {
     return y === null || low === undefined || low === null ? number(y) : `${number(y)} [${number(low)}, ${number(high)}]`;
@@ -287,7 +296,7 @@
       const i = places[k].get(x);
       return i === undefined ? "–" : ranged(s.y[i], s.low?.[i], s.high?.[i]);
     })]);
-    return table([chart.x, ...chart.series.map(label)], rows);
+    return table([chart.x, ...chart.series.map(label)], rows, chart.series.map((s) => s.agent));
   }
 
   // The page
@@ -324,10 +333,24 @@
   }
   window.addEventListener("beforeprint", () => all("figure[data-chart]").forEach(draw));
 
+  function hide(root) {
+    for (const node of all("[data-of]", root)) node.classList.toggle("off", node.dataset.of.split(" ").some((a) => hidden.has(Number(a))));
+  }
+  // Of pairs of agents, those with a hidden one cannot be chosen.
+  function stillShown(select) {
+    const gone = (choice) => all("figure[data-each]", document.getElementById(select.dataset.switches))
+      .some((figure) => data.charts[`${figure.dataset.each}-${choice}`]?.of?.some((a) => hidden.has(a)));
+    for (const option of select.options) option.disabled = gone(option.value);
+    const other = [...select.options].find((option) => !option.disabled);
+    if (!select.selectedOptions[0]?.disabled || !other) return;
+    select.value = other.value;
+    select.dispatchEvent(new Event("change"));
+  }
   function toggle(agent) {
     if (!hidden.delete(agent)) hidden.add(agent);
     for (const button of all(".legend button[data-agent]")) button.setAttribute("aria-pressed", String(!hidden.has(Number(button.dataset.agent))));
-    for (const node of all("[data-of]")) node.classList.toggle("off", node.dataset.of.split(" ").some((a) => hidden.has(Number(a))));
+    hide(document);
+    for (const select of all("select[data-switches]")) stillShown(select);
     document.getElementById("everyone").classList.toggle("off", !hidden.size);
     all("figure[data-chart]").forEach(redraw);
   }
@@ -345,7 +368,8 @@
     const chart = data.charts[figure.dataset.chart];
     figure.classList.toggle("away", !chart);
     if (!chart) return;
-    if (chart.bars) figure.dataset.of = chart.of.join(" ");
+    if (chart.of) figure.dataset.of = chart.of.join(" ");
+    hide(figure.parentNode);
     figure.querySelector("figcaption").firstChild.textContent = chart.title;
     figure.querySelector("details.values").open = false;
     figure.querySelector("details.values .box")?.remove();

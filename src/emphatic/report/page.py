@@ -32,7 +32,7 @@ from typing import Any
 from emphatic.report import blocks, figures, numbers, palette, progress, sections
 from emphatic.report.collect import Collection
 from emphatic.report.content import Bars, Chart, Series, Statement, Table
-from emphatic.report.markup import Markup, data, join, slug, tag, text
+from emphatic.report.markup import Markup, data, join, tag, text
 from emphatic.report.palette import Look
 
 
@@ -53,9 +53,9 @@ class _Parts:
     health: Sequence[Chart]
 
     @property
-    def drawn(self) -> tuple[Chart | Bars, ...]:
-        """Whatever page.js draws."""
-        return (*self.overall, *self.curves, *self.health, *self.improvements)
+    def lines(self) -> tuple[Chart, ...]:
+        """All charts of lines; each has a name of its own."""
+        return (*self.overall, *self.curves, *self.health)
 
 
 def write(
@@ -78,8 +78,8 @@ def write(
         command=command,
         tables=tables,
         statements=statements,
-        improvements=_numbered([bars for bars in improvements if bars.bars]),
-        overall=charts,
+        improvements=[bars for bars in improvements if bars.bars],
+        overall=_overall(charts, collection),
         problems=(*collection.problems, *problems),
         curves=progress.learning(collection),
         health=progress.health(collection),
@@ -88,8 +88,11 @@ def write(
     page = out / "index.html"
     # A name that is no valid Unicode is shown with question marks rather than not at all.
     page.write_bytes(html(parts, out).encode("utf-8", "replace"))
-    drawn = figures.write(out / "figures", parts.drawn, parts.looks)
-    return [page, *drawn, *numbers.write(out / "data", parts.tables, parts.drawn)]
+    return [
+        page,
+        *figures.write(out / "figures", parts.lines, parts.improvements, parts.looks),
+        *numbers.write(out / "data", parts.tables, parts.lines, parts.improvements),
+    ]
 
 
 def html(parts: _Parts, out: Path) -> str:
@@ -128,23 +131,25 @@ def _digest(asset: str) -> str:
 
 
 def _body(parts: _Parts, out: Path) -> Markup:
-    places = {agent: number for number, agent in enumerate(parts.looks)}
+    looks, together = parts.looks, "Over all environments"
+    if len(parts.collection.environments) == 1:
+        together = "Over all seeds"
     shown = {
-        ("run", "What was run"): sections.what_was_run(parts.collection, parts.looks),
-        ("tables", "Results"): blocks.tables(parts.tables, places),
-        ("statistics", "What can be said"): blocks.statements(parts.statements, places),
-        ("overall", "Over all environments"): blocks.overall(parts.overall),
+        ("run", "What was run"): sections.what_was_run(parts.collection, looks),
+        ("tables", "Results"): blocks.tables(parts.tables, looks),
+        ("statistics", "What can be said"): blocks.statements(parts.statements, looks),
+        ("overall", together): blocks.overall(parts.overall, together),
         ("curves", "Learning curves"): blocks.curves(parts.curves),
-        ("improvement", "Improvement"): blocks.improvements(parts.improvements),
+        ("improvement", "Improvement"): blocks.improvements(parts.improvements, looks),
         ("health", "Health of the heads"): blocks.health(parts.health),
-        ("runs", "Runs"): sections.runs(parts.collection, out, parts.looks),
+        ("runs", "Runs"): sections.runs(parts.collection, out, looks),
         ("again", "Make it again"): sections.commands(parts.command),
     }
     shown = {place: part for place, part in shown.items() if part is not None}
     return join(
         [
             sections.header(parts.title, parts.collection, parts.problems, list(shown)),
-            sections.legend(parts.looks),
+            sections.legend(looks),
             tag("main", *shown.values(), id="main"),
         ],
         "\n",
@@ -153,22 +158,21 @@ def _body(parts: _Parts, out: Path) -> Markup:
 
 def _payload(parts: _Parts) -> dict[str, Any]:
     """What page.js draws from; agents are numbers in it."""
-    agents = list(parts.looks)
-    places = {agent: number for number, agent in enumerate(agents)}
-    drawn = {
-        slug(x.name): _bars(x, places) if isinstance(x, Bars) else _chart(x, places)
-        for x in parts.drawn
+    places = blocks.numbered(parts.looks)
+    lines = {chart.name: _chart(chart, places) for chart in parts.lines}
+    bars = {
+        f"improvement-{number}": _bars(content, places)
+        for number, content in enumerate(parts.improvements)
     }
-    return {"agents": agents, "looks": list(parts.looks.values()), "charts": drawn}
+    looks = list(parts.looks.values())
+    return {"agents": list(parts.looks), "looks": looks, "charts": lines | bars}
 
 
 def _chart(chart: Chart, places: Mapping[str, int]) -> dict[str, Any]:
     """Lines that share their steps share one grid."""
     grids = list(dict.fromkeys(line.x for line in chart.series))
     return {
-        "title": f"{chart.title}, {chart.group}"
-        if chart.group != chart.title and chart.group
-        else chart.title,
+        "title": blocks.title_of(chart),
         "x": chart.x_label,
         "y": chart.y_label,
         "scale": "log" if chart.log else "linear",
@@ -199,6 +203,7 @@ def _bars(content: Bars, places: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _numbered(found: Sequence[Bars]) -> tuple[Bars, ...]:
-    """Under names that a select can count through."""
-    return tuple(dataclasses.replace(x, name=f"improvement-{i}") for i, x in enumerate(found))
+def _overall(found: Sequence[Chart], collection: Collection) -> tuple[Chart, ...]:
+    """Of one environment the median is what its learning curve shows already."""
+    several = len(collection.environments) > 1
+    return tuple(chart for chart in found if several or chart.name != "median")

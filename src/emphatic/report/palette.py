@@ -26,7 +26,7 @@ _USUAL = {
     "nevtrace": 2,
     "wevtrace": 3,
     "surreal": 4,
-    "impala": 5,
+    "impala": 3,
     "wetd": 6,
     "exact-nevtrace": 7,
 }
@@ -53,9 +53,8 @@ def looks(agents: Sequence[str]) -> dict[str, Look]:
 def _of_eight(agents: Sequence[str], dash: int) -> dict[str, Look]:
     chosen: dict[str, int] = {}
     for agent in agents:
-        usual = _USUAL.get(agent)
-        if usual is not None:
-            chosen[agent] = usual
+        if agent in _USUAL and _USUAL[agent] not in chosen.values():
+            chosen[agent] = _USUAL[agent]
     free = [number for number in range(len(COLOURS)) if number not in chosen.values()]
     for agent in agents:
         if agent not in chosen:

@@ -67,6 +67,7 @@ def learning(collection: Collection) -> list[Chart]:
                 for agent, runs in by_agent.items()
             ),
             group=environment,
+            kind="learning-curves",
         )
         for place, (environment, by_agent) in enumerate(grouped(collection).items())
     ]
@@ -92,6 +93,7 @@ def health(collection: Collection) -> list[Chart]:
                     series=tuple(series),
                     caption=caption,
                     group=environment,
+                    kind="health",
                     log=measure == "emphasis_max" and _wide(series),
                 )
                 found.append(chart)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from emphatic.report.blocks import scrolled, section
+from emphatic.report.blocks import scrolled, section, swatch
 from emphatic.report.collect import Collection
 from emphatic.report.markup import Markup, join, link, tag
 from emphatic.report.palette import Look
@@ -76,12 +76,6 @@ def legend(looks: Mapping[str, Look]) -> Markup:
     everyone = tag("button", "Show all", type="button", id="everyone", class_="off")
     inside = tag("div", *chips, everyone, role="group", aria_label="agents shown")
     return tag("div", inside, class_="legend")
-
-
-def swatch(look: Look) -> Markup:
-    """A short piece of an agent's line."""
-    dash = ("", " dashed", " dotted", " dotted")[look.dash]
-    return tag("span", class_=f"swatch c{look.colour}{dash}", aria_hidden="true")
 
 
 def problems(found: Sequence[str]) -> Markup | None:
