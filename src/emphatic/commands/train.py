@@ -17,7 +17,7 @@ from emphatic import envs
 from emphatic.agent import presets
 from emphatic.commands import parsing
 from emphatic.errors import UserError
-from emphatic.runtime import compilation, distributed, runs, training
+from emphatic.runtime import compilation, distributed, runs, together, training
 from emphatic.runtime.distributed import ProcessesConfig
 from emphatic.runtime.settings import TrainConfig
 
@@ -43,8 +43,16 @@ class Options(TrainConfig):
     pixels=rgb210 on Atari."""
     constant_from: Path | None = None
     """surreal-constant: take the constant from a run, the mean emphasis of its other heads."""
+    seeds: int = 1
+    """Seeds trained as one program, from --seed on; OUT then holds a run each. For
+    accelerators: on a CPU one process a seed is faster."""
     out: Path | None = None
     """Folder of the run; None: runs/ENV-AGENT-seedN."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.seeds < 1:
+            raise UserError("seeds", f"must be at least 1, not {self.seeds}")
 
 
 def main(argv: list[str]) -> None:
@@ -55,12 +63,14 @@ def main(argv: list[str]) -> None:
     if resumed is None:
         options = parsing.parsed(Options, "train", rest, default=_defaults(rest))
         config = _config(options)
-        start = functools.partial(_train, options.out or _folder(config), config, argv)
+        out = options.out or _folder(config, options.seeds)
+        start = functools.partial(_train, out, config, options.seeds, argv)
     elif rest:
         raise UserError("resume", f"goes on as the run was configured; leave out {rest[0]}")
     else:
-        config = training.stored_config(resumed)
-        start = functools.partial(training.resume, resumed)
+        folders = _beside(resumed)
+        config = training.stored_config(folders[0] if folders else resumed)
+        start = functools.partial(_go_on, resumed, folders)
     distributed.join(processes)
     with distributed.together():
         outcome = _shown(config, start)
@@ -68,10 +78,23 @@ def main(argv: list[str]) -> None:
         _say_end(outcome)
 
 
-def _train(path: Path, config: TrainConfig, argv: list[str], **shown: Any) -> training.Outcome:
+def _train(
+    path: Path, config: TrainConfig, seeds: int, argv: list[str], **shown: Any
+) -> training.Outcome:
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    command = ["emphatic", "train", *argv]
-    return training.train(path, config, command=command, created=created, **shown)
+    shown |= {"command": ["emphatic", "train", *argv], "created": created}
+    if seeds == 1:
+        return training.train(path, config, **shown)
+    numbers = range(config.seed, config.seed + seeds)
+    paths = {seed: path / f"seed{seed}" for seed in numbers}
+    return together.train(paths, config, **shown)[0]._replace(path=path)
+
+
+def _go_on(path: Path, folders: list[Path], **shown: Any) -> training.Outcome:
+    """With the run at `path`, or those begun together that it holds."""
+    if folders:
+        return together.resume(folders, **shown)[0]._replace(path=path)
+    return training.resume(path, **shown)
 
 
 def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
@@ -80,6 +103,12 @@ def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
     parser.add_argument("--resume", type=Path)
     known, rest = parser.parse_known_args(argv)
     return known.resume, rest
+
+
+def _beside(path: Path) -> list[Path]:
+    """The runs of several seeds that `path` holds, in the order of the seeds; none if it is one."""
+    found = [file.parent for file in path.glob("seed*/config.json")]
+    return sorted(found, key=lambda folder: (len(folder.name), folder.name))
 
 
 def _processes(argv: list[str]) -> tuple[ProcessesConfig, list[str]]:
@@ -147,9 +176,10 @@ def _settings(given: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
-def _folder(config: TrainConfig) -> Path:
-    env = config.env.replace("/", "-")
-    return Path("runs") / f"{env}-{config.learner.agent}-seed{config.seed}"
+def _folder(config: TrainConfig, seeds: int) -> Path:
+    env, last = config.env.replace("/", "-"), config.seed + seeds - 1
+    which = f"seed{config.seed}" if seeds == 1 else f"seeds{config.seed}-{last}"
+    return Path("runs") / f"{env}-{config.learner.agent}-{which}"
 
 
 def _shown(config: TrainConfig, run: Callable[..., training.Outcome]) -> training.Outcome:
@@ -235,9 +265,11 @@ def _say_end(outcome: training.Outcome) -> None:
         return
     from emphatic.report import curves
 
-    picture = outcome.path / "learning_curve.png"
-    curves.draw(outcome.path, picture)
-    console.print(f"done: {outcome.path} (learning curve: {picture})", soft_wrap=True)
+    made = _beside(outcome.path) or [outcome.path]
+    for run in made:
+        picture = run / "learning_curve.png"
+        curves.draw(run, picture)
+        console.print(f"done: {run} (learning curve: {picture})", soft_wrap=True)
     console.print(
-        "next:", f"  emphatic evaluate {outcome.path}", f"  emphatic watch {outcome.path}", sep="\n"
+        "next:", f"  emphatic evaluate {made[0]}", f"  emphatic watch {made[0]}", sep="\n"
     )

@@ -66,24 +66,23 @@ class Anakin:
         fresh = self.init(key)
         if jax.process_count() == 1:
             return checkpoint.restore(fresh)
-        found = checkpoint.restore(jax.tree.map(_empty, fresh))
+        found = checkpoint.restore(jax.tree.map(empty, fresh))
         return jax.tree.map(distributed.place, found, fresh)
 
     def close(self) -> None:
         """Nothing to end."""
 
 
-def build(
-    learner: Learner, environment: Environment, devices: list[jax.Device] | None = None
-) -> Anakin:
-    """The runtime of one learner and one environment on these devices (default: one)."""
+class Program(NamedTuple):
+    """Acting, stepping and learning as pure functions, for whoever places and compiles them."""
+
+    init: Callable[[Key[Array, ""]], AnakinState]
+    run: Callable[[AnakinState, int], tuple[AnakinState, Report]]
+
+
+def program(learner: Learner, environment: Environment) -> Program:
+    """The program of one learner and one environment."""
     streams = learner.config.num_streams
-    devices = devices or jax.local_devices()[:1]
-    if streams % len(devices):
-        raise UserError(
-            "num_streams", f"must be a multiple of the {len(devices)} devices, not {streams}"
-        )
-    mesh = placement.mesh(devices)
     env_step = jax.vmap(environment.step)
 
     def init(key):
@@ -109,17 +108,36 @@ def build(
         learned, metrics = learner.update(state.learner, Trajectory(observation, transitions))
         return state._replace(learner=learned), (metrics, steps)
 
-    def scanned(state, num_updates):
+    def run(state, num_updates):
         state, (metrics, steps) = jax.lax.scan(update, state, length=num_updates)
-        state = jax.lax.with_sharding_constraint(state, _sharding(state, mesh))
         return state, _report(metrics, steps)
 
+    return Program(init, run)
+
+
+def build(
+    learner: Learner, environment: Environment, devices: list[jax.Device] | None = None
+) -> Anakin:
+    """The runtime of one learner and one environment on these devices (default: one)."""
+    streams = learner.config.num_streams
+    devices = devices or jax.local_devices()[:1]
+    if streams % len(devices):
+        raise UserError(
+            "num_streams", f"must be a multiple of the {len(devices)} devices, not {streams}"
+        )
+    mesh = placement.mesh(devices)
+    init, run = program(learner, environment)
+
+    def placed(state, num_updates):
+        state, report = run(state, num_updates)
+        return jax.lax.with_sharding_constraint(state, _sharding(state, mesh)), report
+
     shardings = _sharding(jax.eval_shape(init, jax.random.key(0)), mesh)
-    compiled = jax.jit(scanned, static_argnums=1, donate_argnums=0)
+    compiled = jax.jit(placed, static_argnums=1, donate_argnums=0)
     return Anakin(jax.jit(init, out_shardings=shardings), compiled)
 
 
-def _empty(x: Array) -> Any:
+def empty(x: Any) -> Any:
     """An array of this process to restore into; a key stays a key."""
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.split(jax.random.key(0), x.shape) if x.shape else jax.random.key(0)
@@ -132,8 +150,9 @@ def _report(metrics: dict[str, Array], steps: TimeStep) -> Report:
         for name, x in metrics.items()
         if name != "fault"
     }
-    ended = (steps.ended, steps.episode_return, steps.episode_length)
-    return Report(reduced, metrics["fault"], *ended)
+    return Report(
+        reduced, metrics["fault"], steps.ended, steps.episode_return, steps.episode_length
+    )
 
 
 def _sharding(state: AnakinState, mesh: Mesh) -> Any:

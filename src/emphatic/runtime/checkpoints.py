@@ -123,13 +123,13 @@ def save(
     return path
 
 
-def latest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if there is none at all.
+def latest(folder: Path, *, at_most: int | None = None) -> Checkpoint | None:
+    """The newest checkpoint that is whole (of no later step than `at_most`); None if none is there.
 
     Damaged ones are passed over with a `DamagedCheckpointWarning` each. If nothing else
     is left, that is a `UserError`: to start anew would throw the run away.
     """
-    names = _sorted(Path(folder))
+    names = [path for path in _sorted(Path(folder)) if at_most is None or _step(path) <= at_most]
     for path in reversed(names):
         try:
             return read(path)
@@ -309,6 +309,10 @@ def _sorted(folder: Path) -> list[Path]:
     matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
     numbered = [((int(m[1]), int(m[2] or 0)), path) for m, path in matches if m]
     return [path for _, path in sorted(numbered)]
+
+
+def _step(path: Path) -> int:
+    return int(path.name[:12])
 
 
 def _free_name(folder: Path, step: int) -> Path:

@@ -66,9 +66,9 @@ def _short(value: Any) -> float:
     return float(f"{float(value):.7g}")
 
 
-def scalars(line: dict[str, Any]) -> dict[str, float]:
+def scalars(line: dict[str, Any]) -> dict[str, float | int]:
     """A line of metrics as TensorBoard has it, heads apart."""
-    flat: dict[str, float] = {}
+    flat: dict[str, float | int] = {}
     for name, value in line.items():
         if isinstance(value, list):
             flat |= {f"{name}/head_{head}": x for head, x in enumerate(value)}

@@ -106,12 +106,13 @@ class Run:
         seed: int,
         command: list[str],
         created: str,
+        together: int = 1,
     ) -> "Run":
         """A new run at `path`, which must not hold one yet, nor anything else.
 
         `config` and `environment` are JSON data; `created` is a time in words, and with
         `command` and the versions the only part of config.json that may differ between
-        two runs of the same configuration.
+        two runs of the same configuration. `together` runs are computed as one program.
         """
         path = Path(path)
         _refuse_existing(path, config)
@@ -120,6 +121,7 @@ class Run:
             "config": _plain(config),
             "environment": _plain(environment),
             "seed": seed,
+            "together": together,
             "command": command,
             "created": created,
             "versions": versions(),
@@ -134,12 +136,17 @@ class Run:
 
     @classmethod
     def resume(
-        cls, path: Path, config: Mapping[str, Any] | None = None
+        cls,
+        path: Path,
+        config: Mapping[str, Any] | None = None,
+        *,
+        at_most: int | None = None,
     ) -> tuple["Run", checkpoints.Checkpoint | None]:
         """Go on with the run at `path`: the run, its logs cut back to the newest checkpoint.
 
-        With `config`, only if it is that run's. The checkpoint is None where the run was
-        killed before its first one: it then starts again, with empty logs.
+        With `config`, only if it is that run's; with `at_most`, from no later step. The
+        checkpoint is None where the run was killed before its first one: it then starts
+        again, with empty logs.
         """
         path = Path(path)
         document = read_config(path)
@@ -148,7 +155,7 @@ class Run:
         with _writable(path):
             lock = _locked(path)
             try:
-                checkpoint = checkpoints.latest(path / "checkpoints")
+                checkpoint = checkpoints.latest(path / "checkpoints", at_most=at_most)
                 sizes = checkpoint.extra["log_sizes"] if checkpoint else {}
                 return cls(path, lock, sizes), checkpoint
             except BaseException:

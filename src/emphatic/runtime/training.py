@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
+import numpy as np
 
 from emphatic import envs
 from emphatic.agent import learner as learners
 from emphatic.agent.learner import Learner
 from emphatic.envs.base import Environment
 from emphatic.envs.host import HostEnvironment
-from emphatic.errors import Stopped
+from emphatic.errors import Stopped, UserError
 from emphatic.runtime import anakin, configs, distributed
-from emphatic.runtime.checkpoints import Checkpoint, latest
+from emphatic.runtime.checkpoints import latest
 from emphatic.runtime.logbook import Logbook, Progress
 from emphatic.runtime.reports import Report
 from emphatic.runtime.runs import Run, read_config
@@ -57,12 +58,28 @@ class Runtime(Protocol):
         """What a checkpoint holds."""
         ...
 
-    def restore(self, checkpoint: Checkpoint, key: Any, /) -> Any:
+    def restore(self, checkpoint: Any, key: Any, /) -> Any:
         """The state that was saved."""
         ...
 
     def close(self) -> None:
         """Let go of whatever runs beside the loop."""
+        ...
+
+
+@runtime_checkable
+class Log(Protocol):
+    """What the loop writes to; see `logbook.Logbook`."""
+
+    pending: tuple[int, Report] | None
+    saved: int
+
+    def write_pending(self) -> None:
+        """What the last call reported."""
+        ...
+
+    def checkpoint(self, done: int, snapshot: Any, /) -> None:
+        """What is pending, and a checkpoint."""
         ...
 
 
@@ -130,29 +147,34 @@ def train(
         )
 
     run = _by_writer(create)
-    with run or contextlib.nullcontext(), _stop_signal() as stop, contextlib.closing(runtime):
+    with run or contextlib.nullcontext(), stop_signal() as stop, contextlib.closing(runtime):
         state = runtime.init(jax.random.key(config.seed))
-        return _loop(path, config, runtime, state, stop, Logbook(run, config, progress, say))
+        return loop(path, config, runtime, state, stop, Logbook(run, config, progress, say))
 
 
 def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print) -> Outcome:
     """Go on with the run at `path`; a finished one is left as it is."""
     config = stored_config(path)
+    if (together := read_config(path).get("together", 1)) > 1:
+        raise UserError(
+            "resume",
+            f"{path} is one of {together} runs begun together; name the folder they are in",
+        )
     runtime = runtime_of(config, parts(config), say)
     opened = _by_writer(lambda: Run.resume(path))
     run, checkpoint = opened or (None, latest(path / "checkpoints"))
     if distributed.from_writer(step := checkpoint.step if checkpoint else 0) != step:
         raise Stopped(f"the processes do not see the same checkpoints in {path}")
-    with run or contextlib.nullcontext(), _stop_signal() as stop, contextlib.closing(runtime):
+    with run or contextlib.nullcontext(), stop_signal() as stop, contextlib.closing(runtime):
         log = Logbook(run, config, progress, say)
         key = jax.random.key(config.seed)
         if checkpoint is None:
-            return _loop(path, config, runtime, runtime.init(key), stop, log)
+            return loop(path, config, runtime, runtime.init(key), stop, log)
         log.resumed(checkpoint)
         if checkpoint.step >= config.num_updates:
             return Outcome(path, checkpoint.step, True)
         state = runtime.restore(checkpoint, key)
-        return _loop(path, config, runtime, state, stop, log)
+        return loop(path, config, runtime, state, stop, log)
 
 
 def stored_config(path: Path) -> TrainConfig:
@@ -178,11 +200,11 @@ def _by_writer(open_run: Callable[[], Opened]) -> Opened | None:
     return opened
 
 
-def _loop(
-    path: Path, config: TrainConfig, runtime: Runtime, state: Any, stop: "_Stop", log: Logbook
+def loop(
+    path: Path, config: TrainConfig, runtime: Runtime, state: Any, stop: "_Stop", log: Log
 ) -> Outcome:
     """Calls of `log_every` updates; while one computes, the last one is written down."""
-    total, done = config.num_updates, int(state.learner.updates)
+    total, done = config.num_updates, int(np.max(state.learner.updates))
     while done < total and not distributed.agreed(stop.asked):
         updates = min(config.log_every, total - done)
         state, report = runtime.run(state, updates)
@@ -203,7 +225,7 @@ class _Stop:
 
 
 @contextlib.contextmanager
-def _stop_signal() -> Iterator[_Stop]:
+def stop_signal() -> Iterator[_Stop]:
     """SIGINT and SIGTERM set the flag; a second one ends the process at once."""
     stop = _Stop()
 

@@ -1,0 +1,226 @@
+"""Several seeds as one program, for devices that one seed leaves idle.
+
+    seed 0 ─┐                          ┌─► run folder of seed 0
+    seed 1 ─┼─► vmap(anakin.program) ──┼─► run folder of seed 1
+    seed 2 ─┘                          └─► run folder of seed 2
+
+The seeds are the first axis of every array, spread over the devices; nothing is exchanged
+between them. Each run is what its seed gives alone, but for the rounding of products that
+are computed side by side; the same seeds together give the same bits again. At the size of
+MinAtar's preset an accelerator waits for kernels to be launched, and ten seeds take little
+longer than one; on a CPU one process a seed is faster.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from emphatic.envs.base import Environment
+from emphatic.errors import UserError
+from emphatic.runtime import anakin, checkpoints, configs, distributed, placement, training
+from emphatic.runtime.anakin import AnakinState
+from emphatic.runtime.checkpoints import Checkpoint
+from emphatic.runtime.logbook import Logbook, Progress
+from emphatic.runtime.reports import Report
+from emphatic.runtime.runs import Run, read_config
+from emphatic.runtime.settings import TrainConfig
+
+
+class Together:
+    """The runtime of one configuration and several seeds; states and reports have them first."""
+
+    def __init__(self, made: training.Parts, devices: Sequence[jax.Device]):
+        """See `build`."""
+        learner, environment = made.learner, made.environment
+        assert isinstance(environment, Environment)
+        self._mesh = placement.mesh(devices)
+        self._one, run = anakin.program(learner, environment)
+        place = placement.over(0, self._mesh)
+
+        def compiled(states, num_updates):
+            states, report = jax.vmap(lambda state: run(state, num_updates))(states)
+            return jax.lax.with_sharding_constraint(states, jax.tree.map(place, states)), report
+
+        self._compiled = jax.jit(compiled, static_argnums=1, donate_argnums=0)
+
+    def init(self, keys: Key[Array, "seeds"]) -> AnakinState:
+        """The start of every run, a key each."""
+        made = jax.vmap(self._one)
+        shapes = jax.eval_shape(made, keys)
+        shardings = jax.tree.map(placement.over(0, self._mesh), shapes)
+        return jax.jit(made, out_shardings=shardings)(keys)
+
+    def run(self, state: AnakinState, num_updates: int) -> tuple[AnakinState, Report]:
+        """So many updates of every run; the state given is used up."""
+        return self._compiled(state, num_updates)
+
+    def snapshot(self, state: AnakinState) -> AnakinState:
+        """What the checkpoints hold, all runs in one."""
+        return jax.tree.map(distributed.whole, state)
+
+    def restore(self, found: Sequence[Checkpoint], keys: Key[Array, "seeds"]) -> AnakinState:
+        """Go on from a checkpoint of each run."""
+        template = jax.tree.map(anakin.empty, jax.eval_shape(self._one, keys[0]))
+        states = [checkpoint.restore(template) for checkpoint in found]
+        stacked = jax.tree.map(lambda *x: jnp.stack(x), *states)
+        return jax.device_put(stacked, jax.tree.map(placement.over(0, self._mesh), stacked))
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class Logbooks:
+    """A logbook for each seed, filled from reports that hold them all."""
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        config: TrainConfig,
+        progress: Progress,
+        say: Callable[[str], None],
+    ):
+        self.pending: tuple[int, Report] | None = None
+        self.saved = 0
+        self._lines: list[dict[str, Any]] = []
+        self._books = [
+            Logbook(run, config, self._told, lambda text, run=run: say(f"{run.path.name}: {text}"))
+            for run in runs
+        ]
+        self._progress, self._start = progress, time.perf_counter()
+
+    def resumed(self, found: Sequence[Checkpoint]) -> None:
+        """Go on with what the checkpoints know."""
+        self.saved = found[0].step
+        for book, checkpoint in zip(self._books, found, strict=True):
+            book.resumed(checkpoint)
+
+    def checkpoint(self, done: int, snapshot: AnakinState) -> None:
+        """Write down what is pending, then a checkpoint of every run."""
+        self.write_pending()
+        for i, book in enumerate(self._books):
+            book.checkpoint(done, jax.tree.map(lambda x, i=i: x[i], snapshot))
+        self.saved = min(book.saved for book in self._books)
+
+    def write_pending(self) -> None:
+        """The last call's part of each run; progress is told the mean over runs."""
+        if self.pending is None:
+            return
+        done, report = self.pending
+        self.pending, self._lines = None, []
+        report = jax.device_get(report)
+        for i, book in enumerate(self._books):
+            book.pending = (done, jax.tree.map(lambda x, i=i: np.asarray(x[i]), report))
+            book.write_pending()
+        returns = [line["return"] for line in self._lines if line["return"] is not None]
+        mean = float(np.mean(returns)) if returns else None
+        self._progress(self._lines[0] | {"return": mean}, time.perf_counter() - self._start)
+
+    def _told(self, line: dict[str, Any], seconds: float) -> None:
+        self._lines.append(line)
+
+
+def build(config: TrainConfig, seeds: int) -> Together:
+    """The runtime of `config` for that many seeds."""
+    made = training.parts(config)
+    if not isinstance(made.environment, Environment):
+        raise UserError(
+            "seeds", f"run together where the environment is written in JAX, not in {config.env}"
+        )
+    if jax.process_count() > 1:
+        raise UserError("seeds", "run together in one process; leave out the other processes")
+    if seeds % config.devices:
+        raise UserError("seeds", f"must be a multiple of the {config.devices} devices, not {seeds}")
+    return Together(made, distributed.devices(config.devices))
+
+
+def train(
+    paths: Mapping[int, Path],
+    config: TrainConfig,
+    *,
+    command: Sequence[str],
+    created: str,
+    progress: Progress,
+    say: Callable[[str], None] = print,
+) -> list[training.Outcome]:
+    """New runs, `paths[seed]` each, trained to their end or to a signal."""
+    runtime = build(config, len(paths))
+    environment = training.parts(config).environment
+
+    def create(seed: int, path: Path) -> Run:
+        return Run.create(
+            path,
+            configs.to_json(dataclasses.replace(config, seed=seed)),
+            environment={"name": environment.name, **environment.settings},
+            seed=seed,
+            command=list(command),
+            created=created,
+            together=len(paths),
+        )
+
+    with contextlib.ExitStack() as stack:
+        runs = [stack.enter_context(create(seed, path)) for seed, path in paths.items()]
+        state = runtime.init(_keys(list(paths)))
+        log = Logbooks(runs, config, progress, say)
+        return _trained(list(paths.values()), config, runtime, state, log)
+
+
+def resume(
+    paths: Sequence[Path], *, progress: Progress, say: Callable[[str], None] = print
+) -> list[training.Outcome]:
+    """Go on with runs that were begun together, from the newest step all have a checkpoint of."""
+    config, seeds = _configuration(paths)
+    runtime = build(config, len(paths))
+    step = _common_step(paths)
+    with contextlib.ExitStack() as stack:
+        opened = [Run.resume(path, at_most=step) for path in paths]
+        runs = [stack.enter_context(run) for run, _ in opened]
+        found = [checkpoint for _, checkpoint in opened if checkpoint is not None]
+        log = Logbooks(runs, config, progress, say)
+        if step == 0:
+            return _trained(paths, config, runtime, runtime.init(_keys(seeds)), log)
+        log.resumed(found)
+        if step >= config.num_updates:
+            return [training.Outcome(path, step, True) for path in paths]
+        return _trained(paths, config, runtime, runtime.restore(found, _keys(seeds)), log)
+
+
+def _trained(
+    paths: Sequence[Path], config: TrainConfig, runtime: Together, state: AnakinState, log: Logbooks
+) -> list[training.Outcome]:
+    with training.stop_signal() as stop:
+        outcome = training.loop(paths[0], config, runtime, state, stop, log)
+    return [outcome._replace(path=path) for path in paths]
+
+
+def _keys(seeds: Sequence[int]) -> Key[Array, "seeds"]:
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def _configuration(paths: Sequence[Path]) -> tuple[TrainConfig, list[int]]:
+    """Of all runs, which differ in nothing but the seed; and their seeds."""
+    stored = [training.stored_config(path) for path in paths]
+    for path, config in zip(paths, stored, strict=True):
+        if dataclasses.replace(config, seed=stored[0].seed) != stored[0]:
+            raise UserError("resume", f"{path} and {paths[0]} differ in more than the seed")
+        if (count := read_config(path).get("together", 1)) != len(paths):
+            raise UserError("resume", f"{path} was begun together with {count - 1} others")
+    return stored[0], [config.seed for config in stored]
+
+
+def _common_step(paths: Sequence[Path]) -> int:
+    """The newest step of which every run has a whole checkpoint; 0 where one has none."""
+    step: int | None = None
+    while True:
+        found = [checkpoints.latest(path / "checkpoints", at_most=step) for path in paths]
+        steps = [checkpoint.step if checkpoint else 0 for checkpoint in found]
+        if len(set(steps)) == 1 or 0 in steps:
+            return min(steps)
+        step = min(steps)
