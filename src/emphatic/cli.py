@@ -16,6 +16,7 @@ VERBS = {
     "evaluate": "play whole episodes with a trained agent",
     "watch": "show a trained agent playing, as an animation",
     "report": "make a page of runs or a study: tables, curves, statistics",
+    "study": "run environments x agents x seeds, on this machine or on a Ray cluster",
     "diagnose": "run the paper's diagnostic experiments: curves, step sizes, figures, claims",
     "theory": "say what each algorithm does on an MDP: stability, fixed points, emphasis",
 }

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,20 @@ def bound(command: Callable[..., None], verb: str, arguments: Sequence[str]) -> 
         return functools.partial(command, *args, **kwargs)
 
     return parsed(later, verb, arguments)
+
+
+def pairs(option: str, given: Sequence[str]) -> dict[str, Any]:
+    """`name=value` pairs; a value is what JSON makes of it, else a word."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UserError(option, f"must be name=value, not {pair!r}")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def _sentence(box: str, verb: str) -> tuple[str, str]:

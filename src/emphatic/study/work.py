@@ -1,0 +1,113 @@
+"""One run of a study: trained to its end, wherever it stood, then evaluated.
+
+What a runner's processes and Ray's tasks do; `emphatic study work NAME RUN` does it by hand.
+"""
+
+import datetime
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from emphatic.errors import UserError
+from emphatic.evaluation import episodes as evaluation
+from emphatic.runtime import configs, runs, training
+from emphatic.runtime.settings import TrainConfig
+from emphatic.study import ledger, spec
+from emphatic.study.spec import CONTROLS, RunSpec, Study
+
+
+def perform(
+    folder: Path, name: str, *, patience: float = 0.0, progress: Any = lambda line, seconds: None
+) -> Literal["done", "stopped"]:
+    """Train and evaluate the run of that name; `stopped` if a signal ended its training.
+
+    A finished run is left as it is. A run that another process holds is waited for up to
+    `patience` seconds, then `Busy`. What fails is written down before it is raised.
+    """
+    study = spec.read(folder)
+    run = study.run(name)
+    with ledger.claim(folder, name, patience):
+        config = configured(folder, study, run)
+        if ledger.finished(folder, name, config, study.episodes):
+            return "done"
+        ledger.begin(folder, name)
+        try:
+            outcome = _perform(folder, study, run, config, progress)
+        except Exception as error:
+            ledger.record(folder, name, "failed", error=sentence(error))
+            raise
+        ledger.record(folder, name, outcome)
+        return outcome
+
+
+def _perform(
+    folder: Path, study: Study, run: RunSpec, config: TrainConfig, progress: Any
+) -> Literal["done", "stopped"]:
+    path = ledger.run_folder(folder, run.name)
+    if (path / "config.json").exists():
+        refuse_other(path, config)
+        outcome = training.resume(path, progress=progress)
+    else:
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        command = ["emphatic", "study", "work", folder.name, run.name]
+        outcome = training.train(path, config, command=command, created=created, progress=progress)
+    if not outcome.finished:
+        return "stopped"
+    evaluation.evaluate(path, study.episodes, seed=run.seed)
+    return "done"
+
+
+def configured(folder: Path, study: Study, run: RunSpec) -> TrainConfig:
+    """The configuration of a run; a control's constant comes from the runs it needs."""
+    if run.agent not in CONTROLS:
+        return spec.config(study, run)
+    return spec.config(study, run, constant=_constant(folder, study, run))
+
+
+def _constant(folder: Path, study: Study, run: RunSpec) -> float:
+    """The mean emphasis of the other agent on that environment, over all of its seeds.
+
+    What the first control used stays, though seeds are added later: controls that differ
+    only in their seed are one experiment.
+    """
+    for seed in range(study.agents[run.agent]):
+        path = ledger.run_folder(folder, run._replace(seed=seed).name)
+        if (path / "config.json").exists():
+            return training.stored_config(path).learner.constant
+    needed = study.needs(run)
+    for other in needed:
+        config = spec.config(study, other)
+        if not ledger.finished(folder, other.name, config, study.episodes):
+            raise UserError("run", f"{run.name} takes its constant from {other.name}: run it first")
+    return mean_emphasis(ledger.run_folder(folder, other.name) for other in needed)
+
+
+def mean_emphasis(paths: Iterable[Path]) -> float:
+    """Of the auxiliary heads, over the whole of these runs."""
+    lines = (line for path in paths for line in runs.read_metrics(path))
+    auxiliary = [x for line in lines for x in line["emphasis"][1:]]
+    return round(sum(auxiliary) / len(auxiliary), 4)
+
+
+def refuse_other(path: Path, config: TrainConfig) -> None:
+    """A run that is there and was configured otherwise is no run of this study."""
+    stored = _flat(configs.to_json(training.stored_config(path)))
+    wanted = _flat(configs.to_json(config))
+    for field, value in wanted.items():
+        if stored.get(field) != value:
+            there = f"{stored.get(field)!r} in {path}, which was made before, not {value!r}"
+            raise UserError(field, f"is {there}; put study.json back or start another study")
+
+
+def sentence(error: BaseException) -> str:
+    """An error in a line."""
+    text = " ".join(str(error).split())[:300]
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        inner = isinstance(value, dict) and name != "env_settings"
+        flat |= _flat(value, f"{prefix}{name}.") if inner else {prefix + name: value}
+    return flat
