@@ -13,7 +13,7 @@ from emphatic.commands import parsing
 from emphatic.errors import UserError
 from emphatic.report import analysis, folders, page
 from emphatic.report.analysis import Analysis
-from emphatic.report.collect import Collection, collect, write_summaries
+from emphatic.report.collect import Collection, collect, only, place, write_summaries
 from emphatic.report.content import Cell, Statement, Table
 from emphatic.report.measures import Measure
 from emphatic.report.sentences import p_value
@@ -27,7 +27,7 @@ class Options:
     """Make a page of runs: tables, curves, statistics and what they allow one to say."""
 
     paths: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs, studies, summaries, or folders with any of these at most three levels down."""
+    """Runs, studies (also by name), summaries, or folders with any of these."""
     out: Path | None = None
     """Folder for the page, its figures and its numbers; None: report in the first folder given."""
     compare: tuple[str, str] | None = None
@@ -60,6 +60,8 @@ def main(argv: list[str]) -> None:
         reference=options.reference,
         score=options.score,
     )
+    if options.compare is not None:
+        collection = only(collection, options.compare)
     command = ["emphatic", "report", *folders.without_out(argv)]
     out = options.out or _default_out(options.paths[0])
     try:
@@ -89,6 +91,7 @@ def _write(
 
 
 def _default_out(path: Path) -> Path:
+    path = place(path)
     return (path if path.is_dir() else path.parent) / "report"
 
 
@@ -119,8 +122,8 @@ def _tests(found: Analysis) -> Shown:
     """A line for each comparison; the page has the words."""
     title = Text(f"against {found.baseline} (p: sign test on games, two-sided, adjusted)")
     shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-    for place, column in enumerate(("Agent", "Better on", "p", "P(better)", "95%")):
-        shown.add_column(column, justify="right" if place else "left")
+    for number, column in enumerate(("Agent", "Better on", "p", "P(better)", "95%")):
+        shown.add_column(column, justify="right" if number else "left")
     for c in found.comparisons:
         low, high = c.probability_interval
         shown.add_row(
@@ -137,8 +140,8 @@ def _table(table: Table) -> Shown:
     shown = Shown(
         box=box.SIMPLE_HEAD, pad_edge=False, title=Text(table.title), title_justify="left"
     )
-    for place, column in enumerate(table.columns):
-        shown.add_column(Text(column), justify="right" if place else "left")
+    for number, column in enumerate(table.columns):
+        shown.add_column(Text(column), justify="right" if number else "left")
     for row in table.rows:
         shown.add_row(*(_cell(cell) for cell in row))
     return shown

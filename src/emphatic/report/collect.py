@@ -1,19 +1,20 @@
 """Runs of any number of folders as one collection, and what is wrong with it in sentences.
 
-A path may be a run folder, a study (`study.json` and `runs/`), a summary (`*.json`), a folder of
-summaries, or any folder with these at most three levels down. What cannot be read becomes a
-problem, and the report is made of the rest.
+A path may be a run folder, a study (`study.json` and `runs/`) or its name, a summary (`*.json`), a
+folder of summaries, or any folder with these at most three levels down. What cannot be read
+becomes a problem, and the report is made of the rest.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from emphatic.errors import UserError
-from emphatic.report import folders, summaries, variants
+from emphatic.report import folders, planned, summaries, variants
 from emphatic.report.summaries import RunSummary
+from emphatic.study import spec
+from emphatic.study.spec import Study
 
 DEPTH = 3
 """Levels below a given folder at which runs are looked for."""
@@ -32,8 +33,8 @@ class Collection:
     """Run to the name of its variant: its agent, with settings where one agent had several."""
     folders: Mapping[str, Path] = dataclasses.field(default_factory=dict)
     """Run to its folder; a run that came as a summary has none."""
-    studies: tuple[Mapping[str, Any], ...] = ()
-    """What study.json says, of each study."""
+    studies: Mapping[Path, Study] = dataclasses.field(default_factory=dict)
+    """Folder to study, of those that were found."""
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -55,22 +56,40 @@ class Collection:
         }
 
 
+def only(collection: Collection, agents: Sequence[str]) -> Collection:
+    """The runs of some agents."""
+    labels = {name: label for name, label in collection.labels.items() if label in agents}
+    runs = tuple(run for run in collection.runs if run.name in labels)
+    return dataclasses.replace(collection, runs=runs, labels=labels)
+
+
 def collect(paths: Iterable[Path | str]) -> Collection:
     """All runs at `paths`."""
     found = _Found()
-    for path in map(Path, paths):
-        found.look(path)
+    for path in paths:
+        found.look(place(path))
     runs, places = _distinct(found)
     ordered = sorted(runs, key=lambda r: (r.environment, r.agent, r.seed, r.name))
     labels = variants.labels(ordered)
     kept = _once_per_seed(ordered, labels, found.problems)
+    absent = [
+        sentence
+        for folder, study in found.studies.items()
+        for sentence in planned.missing(folder, study, kept)
+    ]
     return Collection(
         runs=kept,
-        problems=(*found.problems, *variants.mixtures(kept)),
+        problems=(*found.problems, *absent, *variants.mixtures(kept)),
         labels={run.name: labels[run.name] for run in kept},
         folders={run.name: places[run.name] for run in kept if run.name in places},
-        studies=tuple(found.studies),
+        studies=found.studies,
     )
+
+
+def place(path: Path | str) -> Path:
+    """What lies at a path, or the study of that name."""
+    study = spec.locate(path)
+    return study if study.exists() and not Path(path).exists() else Path(path)
 
 
 def write_summaries(collection: Collection, out: Path) -> list[Path]:
@@ -90,7 +109,7 @@ class _Found:
     def __init__(self):
         self.runs: list[tuple[RunSummary, Path | None]] = []
         self.problems: list[str] = []
-        self.studies: list[Mapping[str, Any]] = []
+        self.studies: dict[Path, Study] = {}
 
     def look(self, path: Path) -> None:
         """Everything at one path; a problem if that is nothing."""
@@ -109,8 +128,8 @@ class _Found:
 
     def _below(self, folder: Path, root: Path, depth: int) -> None:
         if (folder / "study.json").exists():
-            self._study(folder / "study.json")
-        for file in sorted(folder.glob("*.json")):
+            self._study(folder)
+        for file in sorted(set(folder.glob("*.json")) - {folder / "study.json"}):
             self._summary(file, asked=folder.name == "summaries")
         for inner in sorted(_folders(folder)):
             if _looks_like_a_run(inner):
@@ -119,13 +138,11 @@ class _Found:
             elif depth > 1:
                 self._below(inner, root, depth - 1)
 
-    def _study(self, file: Path) -> None:
+    def _study(self, folder: Path) -> None:
         try:
-            document = json.loads(file.read_bytes())
-        except (OSError, ValueError) as error:
-            self.problems.append(f"{file} cannot be read ({error}).")
-            return
-        self.studies.append(document)
+            self.studies[folder] = spec.read(folder)
+        except UserError as error:
+            self.problems.append(f"{error.problem}.")
 
     def _run(self, folder: Path, name: str) -> None:
         if not (folder / "config.json").exists():
@@ -171,8 +188,6 @@ def _distinct(found: _Found) -> tuple[list[RunSummary], dict[str, Path]]:
         name, number = run.name, 2
         while name in runs and runs[name] != dataclasses.replace(run, name=name):
             name, number = f"{run.name} ({number})", number + 1
-        if name in runs:
-            found.problems.append(f"{name} was given twice; it counts once.")
         runs[name] = dataclasses.replace(run, name=name)
         if folder is not None:
             folders[name] = folder
