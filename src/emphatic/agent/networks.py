@@ -110,8 +110,9 @@ class NetworkConfig:
         if self.weights not in (None, "haiku", "orthogonal"):
             problem = f"must be 'haiku' or 'orthogonal', not {self.weights!r}"
             raise UserError("network.weights", problem)
-        if self.head_hidden is not None and self.head_hidden < 1:
-            raise UserError("network.head_hidden", f"must be at least 1, not {self.head_hidden}")
+        if self.head_hidden is not None and not 1 <= self.head_hidden <= 100_000:
+            problem = f"must be at least 1 and at most 100,000, not {self.head_hidden}"
+            raise UserError("network.head_hidden", problem)
         if self.microbatch is not None and self.microbatch < 0:
             raise UserError("network.microbatch", f"must not be negative: {self.microbatch}")
 

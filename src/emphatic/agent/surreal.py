@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from emphatic import algorithms, losses, ratios
@@ -115,17 +116,23 @@ class AgentConfig:
         return self.unroll_length * self.num_streams
 
 
+LARGEST = {"n": 10_000, "unroll_length": 100_000, "num_streams": 1_000_000}
+"""Beyond these a number is a slip of the hand: no machine holds what it asks for."""
+
+
 def _check_numbers(config: AgentConfig) -> None:
     for field, words in {"reward": ("clip", "raw"), "reduction": ("mean", "sum")}.items():
         if getattr(config, field) not in words:
             raise UserError(field, f"must be {' or '.join(words)}, not {getattr(config, field)}")
-    for field in ("n", "unroll_length", "num_streams"):
-        if getattr(config, field) < 1:
-            raise UserError(field, f"must be at least 1, not {getattr(config, field)}")
+    for field, most in LARGEST.items():
+        if not 1 <= getattr(config, field) <= most:
+            problem = f"must be at least 1 and at most {most:,}, not {getattr(config, field)}"
+            raise UserError(field, problem)
     for field in ("policy_cost", "value_cost", "entropy_cost", "constant"):
         if not 0 <= getattr(config, field) < math.inf:
             raise UserError(field, f"must not be negative or infinite: {getattr(config, field)}")
-    if not config.discounts or not all(0 <= d < 1 for d in config.discounts):
+    # In single precision: what rounds to 1 there does not discount.
+    if not config.discounts or not all(0 <= np.float32(d) < 1 for d in config.discounts):
         raise UserError("discounts", f"must each lie in [0, 1), not {config.discounts}")
 
 

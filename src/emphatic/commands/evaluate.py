@@ -30,4 +30,4 @@ def command(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100, see
         f"mean return [bold]{result['mean']:.2f}[/bold]{spread}, median {result['median']:.2f}, "
         f"from {result['min']:.0f} to {result['max']:.0f}"
     )
-    console.print(f"written to {run / 'evaluation.json'}")
+    console.print(f"written to {run / 'evaluation.json'}", markup=False, emoji=False)

@@ -156,7 +156,10 @@ def _config(options: Options) -> TrainConfig:
 def mean_emphasis(run: Path) -> float:
     """Over the whole of a run and its auxiliary heads."""
     lines = runs.read_metrics(run)
-    auxiliary = [x for line in lines for x in line["emphasis"][1:]]
+    try:
+        auxiliary = [float(x) for line in lines for x in line["emphasis"][1:]]
+    except (KeyError, TypeError, ValueError):
+        raise UserError("constant_from", f"the metrics of {run} do not tell its emphasis") from None
     if not auxiliary:
         raise UserError("constant_from", f"{run} has no auxiliary heads, or no metrics yet")
     return round(sum(auxiliary) / len(auxiliary), 4)
@@ -176,6 +179,11 @@ def _settings(given: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
+def _plain_console() -> Console:
+    """Prints what it is given: names and paths may hold what rich would read as markup."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
 def _folder(config: TrainConfig, seeds: int) -> Path:
     env, last = config.env.replace("/", "-"), config.seed + seeds - 1
     which = f"seed{config.seed}" if seeds == 1 else f"seeds{config.seed}-{last}"
@@ -184,7 +192,7 @@ def _folder(config: TrainConfig, seeds: int) -> Path:
 
 def _shown(config: TrainConfig, run: Callable[..., training.Outcome]) -> training.Outcome:
     """The run with its progress: a bar on a terminal, else a line now and then."""
-    console = Console(highlight=False)
+    console = _plain_console()
     console.print(
         f"{config.learner.agent} on {config.env}: {config.steps:,} steps, seed {config.seed}"
     )
@@ -258,7 +266,7 @@ def _return(line: dict[str, Any]) -> str:
 
 
 def _say_end(outcome: training.Outcome) -> None:
-    console = Console(highlight=False)
+    console = _plain_console()
     if not outcome.finished:
         console.print(f"stopped after {outcome.updates:,} updates, checkpoint written; go on with")
         console.print(f"  emphatic train --resume {outcome.path}", soft_wrap=True)

@@ -32,4 +32,5 @@ def command(
     out = run / "watch.gif" if out is None else out
     frames, total = evaluation.record(evaluation.load(run), seed=seed, max_steps=steps)
     animation.write(out, frames, frames_per_second=fps)
-    Console(highlight=False).print(f"{len(frames)} frames, return {total:.0f}: {out}")
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(f"{len(frames)} frames, return {total:.0f}: {out}")

@@ -85,6 +85,9 @@ def _said(id: str) -> Iterator[None]:
         raise _mistake("env", f"{id!r} needs a module that is missing", problem) from problem
     except error.Error as problem:
         raise _mistake("env", f"gymnasium cannot make {id!r}", problem) from problem
+    except ValueError as problem:
+        # Of Gymnasium's own parsing: an id with several colons.
+        raise _mistake("env", f"gymnasium cannot make {id!r}", problem) from problem
     except TypeError as problem:
         raise _mistake("settings", f"{id!r} does not take these", problem) from problem
 

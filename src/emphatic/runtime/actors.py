@@ -53,6 +53,8 @@ class ActorsConfig:
                 raise UserError(
                     f"actors.{field}", f"must be at least {least}, not {getattr(self, field)}"
                 )
+        if self.lag > 100:
+            raise UserError("actors.lag", f"must be at most 100, not {self.lag}")
         if not self.timeout > 0:
             raise UserError("actors.timeout", f"must be above 0 seconds, not {self.timeout}")
 

@@ -46,7 +46,7 @@ class Logbook:
     def resumed(self, checkpoint: Checkpoint) -> None:
         """Go on with what the checkpoint knows."""
         self.saved = checkpoint.step
-        self.skipped_in_row = checkpoint.extra["skipped_in_row"]
+        self.skipped_in_row = int(checkpoint.extra.get("skipped_in_row") or 0)
 
     def checkpoint(self, done: int, snapshot: PyTree) -> None:
         """Write down what is pending, then the checkpoint that goes with it.

@@ -156,7 +156,7 @@ class Run:
             lock = _locked(path)
             try:
                 checkpoint = checkpoints.latest(path / "checkpoints", at_most=at_most)
-                sizes = checkpoint.extra["log_sizes"] if checkpoint else {}
+                sizes = _log_sizes(checkpoint) if checkpoint else {}
                 return cls(path, lock, sizes), checkpoint
             except BaseException:
                 lock.close()
@@ -173,7 +173,7 @@ class Run:
         )
 
     def plot(self, step: int, values: Mapping[str, Any]) -> None:
-        """Numbers for TensorBoard, those that are finite; a step written again replaces the earlier."""
+        """Finite numbers for TensorBoard; a step that is written again replaces the earlier one."""
         if self._writer is None:
             from tensorboardX import SummaryWriter
 
@@ -218,6 +218,8 @@ def read_config(path: Path) -> dict[str, Any]:
         document = json.loads(file.read_bytes())
     except OSError as error:
         raise UserError("run", f"{path} is no run folder: no config.json to read there") from error
+    except RecursionError:
+        raise UserError("run", f"{file} is nested too deeply to be a configuration") from None
     except ValueError as error:
         raise UserError("run", f"{file} is not JSON ({error})") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -252,7 +254,7 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             records.append({name: _number(value) for name, value in record.items()})
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise UserError("run", f"{file}, line {number}, is damaged") from error
     return records
 
@@ -330,6 +332,15 @@ def _difference(stored: Any, given: Any, field: str = "") -> tuple[str, str] | N
     if stored == given:
         return None
     return field, f"is {stored!r} in the run that is there, not {given!r}"
+
+
+def _log_sizes(checkpoint: checkpoints.Checkpoint) -> dict[str, int]:
+    """How long the logs were; one that does not say is not of a run."""
+    sizes = checkpoint.extra.get("log_sizes")
+    known = isinstance(sizes, dict) and all(name in LOGS for name in sizes)
+    if not known or not all(type(size) is int and size >= 0 for size in sizes.values()):
+        raise UserError("checkpoint", f"{checkpoint.path} does not say how long the logs were")
+    return sizes
 
 
 def _locked(path: Path) -> IO[str]:

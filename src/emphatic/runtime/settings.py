@@ -46,6 +46,8 @@ class TrainConfig:
         for field in ("steps", "log_every", "checkpoint_every", "keep", "devices", "halt_after"):
             if getattr(self, field) < 1:
                 raise UserError(field, f"must be at least 1, not {getattr(self, field)}")
+        if self.num_updates >= 2**31:
+            raise UserError("steps", f"must make fewer than 2^31 updates, not {self.num_updates}")
         if not 0 <= self.seed < 2**32:
             raise UserError("seed", f"must lie in [0, 2^32), not {self.seed}")
         if self.learner.num_streams % self.devices:
