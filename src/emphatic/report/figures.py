@@ -76,13 +76,14 @@ def panels(charts: Sequence[Chart], looks: Looks) -> Figure:
     """A panel for each chart, and one legend."""
     columns = min(len(charts), COLUMNS if len(charts) > 6 else 3)
     rows = -(-len(charts) // columns)
-    size = (2.5 * columns, 1.9 * rows) if len(charts) > 1 else (4.6, 3.2)
-    figure = Figure(figsize=(size[0], size[1] + 0.4))
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    size = (2.3 * columns, 1.6 * rows) if len(charts) > 1 else (4.6, 3.0)
+    figure = Figure(figsize=(size[0] + 0.2, size[1] + 0.5))
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis, chart in zip(axes, charts, strict=False):
         _panel(axis, chart, looks)
-    for axis in list(axes)[len(charts) :]:
+    for axis in axes[len(charts) :]:
         axis.set_axis_off()
+    _labels(figure, charts)
     _legend(figure, charts, looks)
     return figure
 
@@ -101,26 +102,45 @@ def _panel(axis: Axes, chart: Chart, looks: Looks) -> None:
             axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     if chart.log:
         axis.set_yscale("log")
+        axis.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     axis.set_title(chart.title)
-    axis.set_xlabel(chart.x_label)
-    axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
+    for ticks in (axis.xaxis, axis.yaxis):
+        ticks.set_major_formatter(matplotlib.ticker.FuncFormatter(_short))
     axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
-    if chart.y_label != chart.title:
-        axis.set_ylabel(chart.y_label)
+
+
+def _short(value: float, _place: object = None) -> str:
+    """As page.js has it: 1.5k, 20M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _labels(figure: Figure, charts: Sequence[Chart]) -> None:
+    """Once, where they are the same for all panels."""
+    if len({chart.x_label for chart in charts}) == 1:
+        y = 0.05 / figure.get_figheight()
+        figure.supxlabel(charts[0].x_label, fontsize="medium", y=y, va="bottom")
+    if len({chart.y_label for chart in charts}) == 1:
+        x = 0.05 / figure.get_figwidth()
+        figure.supylabel(charts[0].y_label, fontsize="medium", x=x, ha="left")
 
 
 def _legend(figure: Figure, charts: Sequence[Chart], looks: Looks) -> None:
-    """Agents by their colour, then heads by their dashes."""
+    """Above the panels: agents by their colour, then heads by their dashes."""
     lines = [line for chart in charts for line in chart.series]
-    agents = dict.fromkeys(line.agent for line in lines)
-    handles = [_handle(agent, looks[agent].colour, looks[agent].dash) for agent in agents]
+    agents = {line.agent for line in lines}
+    handles = [_handle(a, look.colour, look.dash) for a, look in looks.items() if a in agents]
     heads = dict(sorted({line.dash: line.name for line in lines if line.name}.items()))
     handles += [_handle(name, None, dash) for dash, name in heads.items()]
-    columns = max(1, int(figure.get_figwidth() / 1.5))
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    columns = max(1, int(figure.get_figwidth() / (0.5 + 0.055 * longest)))
     rows = -(-len(handles) // columns)
-    figure.legend(handles=handles, loc="lower center", ncols=columns, frameon=False)
-    bottom = (0.15 + 0.16 * rows) / figure.get_figheight()
-    figure.tight_layout(rect=(0, bottom, 1, 1))
+    figure.legend(handles=handles, loc="upper center", ncols=columns, frameon=False)
+    width, height = figure.get_size_inches()
+    # Room for the labels of all panels, which tight_layout does not see, and for the legend.
+    figure.tight_layout(rect=(0.18 / width, 0.18 / height, 1, 1 - (0.1 + 0.16 * rows) / height))
 
 
 def _handle(label: str, colour: int | None, dash: int) -> matplotlib.lines.Line2D:
@@ -159,5 +179,11 @@ def _bar_scale(axis: Axes, values: Sequence[float]) -> None:
     sizes = sorted(map(abs, values))
     middle = sizes[len(sizes) // 2] or 1.0
     if sizes[-1] >= SYMLOG * middle:
-        axis.set_xscale("symlog", linthresh=10.0 ** round(math.log10(middle)))
+        knee = 10.0 ** round(math.log10(middle))
+        axis.set_xscale("symlog", linthresh=knee)
+        decades = int(math.log10(sizes[-1] / knee)) + 1
+        ends = [knee * 10.0**i for i in range(decades) if decades < 4 or i % 2 == 0]
+        axis.set_xticks([*(-end for end in ends), 0, *ends])
+        axis.set_xlim(-1.3 * sizes[-1] if min(values) < 0 else None, 1.3 * sizes[-1])
+    axis.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(_short))
     axis.axvline(0, color="#444444", linewidth=0.8)

@@ -60,9 +60,7 @@
     const [a, b] = [bend(low), bend(high)];
     const ticks = [0];
     for (let t = knee; bend(t) <= Math.max(b, -a); t *= 10) ticks.push(t, -t);
-    const every = Math.ceil(ticks.length / 8);
-    const some = ticks.filter((t, i) => t >= low && t <= high && ((i + 1) >> 1) % every === 0);
-    return { to: (v) => (bend(v) - a) / (b - a || 1), ticks: some.sort((p, q) => p - q) };
+    return { to: (v) => (bend(v) - a) / (b - a || 1), ticks: ticks.filter((t) => t >= low && t <= high) };
   }
 
   // Line charts
@@ -240,12 +238,19 @@
     const x = barScale(chart, width);
     const px = (v) => room.left + 8 + x.to(v) * (width - room.left - room.right - 8);
     const parts = [];
-    for (const v of x.ticks) {
+    for (const v of spaced(x.ticks, px)) {
       parts.push(svg("line", { class: v === 0 ? "axis" : "grid", x1: px(v), x2: px(v), y1: room.top - 4, y2: height - 4 }));
       parts.push(svg("text", { x: px(v), y: 12, "text-anchor": "middle" }, (v > 0 ? "+" : "") + short(v)));
     }
     chart.bars.forEach((b, i) => parts.push(...bar(b, room.top + i * room.row, px, names, colour(chart.agent), width)));
     plot.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": barsInWords(chart) }, ...parts));
+  }
+  // Zero and as many others as have room for their words.
+  function spaced(ticks, px) {
+    const kept = [];
+    for (const v of [...ticks].sort((a, b) => Math.abs(a) - Math.abs(b)))
+      if (kept.every((other) => Math.abs(px(other) - px(v)) > 38)) kept.push(v);
+    return kept;
   }
   function barScale(chart, width) {
     const sizes = chart.bars.map((b) => Math.abs(b.value)).sort((a, b) => a - b);
