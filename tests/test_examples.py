@@ -1,7 +1,11 @@
 """The examples run, as a reader would run them, and show what they claim to."""
 
+import json
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +73,78 @@ def test_the_mdp_of_the_example_does_what_the_docs_say():
     d_mu, v_pi = found["netd", 1].d_mu, found["netd", 1].v_pi
     assert found["clip-netd", 1].value_error > np.sqrt(d_mu @ v_pi**2), "worse than θ = 0"
     assert all(found["netd", n].value_error < 0.22 for n in range(1, 6))
+
+
+def test_emphatic_td_in_forty_lines(capsys):
+    """TD leaves 0 behind and emphatic TD reaches it; in forty lines of code at most."""
+    header, *rows = printed("emphatic_td_in_forty_lines.py", capsys).splitlines()
+    assert header.split() == ["steps", "TD", "emphatic", "TD"]
+    _, td, emphatic_td = np.array([row.split() for row in rows], float).T
+    assert np.all(np.diff(td) > 0)
+    assert td[-1] > 100
+    assert np.all(np.diff(emphatic_td) < 0)
+    assert emphatic_td[-1] < 1e-6
+    source = (EXAMPLES / "emphatic_td_in_forty_lines.py").read_text(encoding="utf-8")
+    code = source.split('"""\n', 1)[1]
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 40
+
+
+def output(script, *arguments, cwd):
+    """What a script prints in a process of its own, where nothing checks shapes."""
+    done = subprocess.run(
+        [sys.executable, script, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_netd_actor_critic_cartpole(tmp_path):
+    """Learns visibly within a minute."""
+    out = output(EXAMPLES / "netd_actor_critic_cartpole.py", 120_000, cwd=tmp_path)
+    returns = [float(line.split()[-1]) for line in out.splitlines()]
+    assert len(returns) == 10
+    assert returns[0] < 50
+    assert min(returns[-3:]) > 100
+
+
+@pytest.mark.slow
+def test_your_own_environment(tmp_path):
+    out = output(EXAMPLES / "your_own_environment.py", cwd=tmp_path)
+    checked, *lines = out.splitlines()
+    assert checked == "flag keeps the contract"
+    shares = [int(line.split("the flag in ")[1].split("%")[0]) for line in lines]
+    assert shares[0] < 90
+    assert shares[-1] >= 99
+
+
+def cells(notebook):
+    """The code of a notebook, cell by cell."""
+    content = json.loads((EXAMPLES / notebook).read_text(encoding="utf-8"))
+    return [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+
+
+def test_notebooks_are_kept_without_outputs():
+    for cell in cells("reading_a_run.ipynb"):
+        assert cell["outputs"] == []
+        assert cell["execution_count"] is None
+
+
+@pytest.mark.slow
+def test_reading_a_run(tmp_path):
+    """The notebook's cells run from top to bottom, where there is no run yet."""
+    script = tmp_path / "cells.py"
+    code = ["".join(cell["source"]) for cell in cells("reading_a_run.ipynb")]
+    script.write_text("\n\n".join(code), encoding="utf-8")
+    out = output(script, cwd=tmp_path)
+    assert "netd-ace with n = 5 on 32 streams" in out
+    tenths = out.split("each tenth of the episodes: ")[1].splitlines()[0].split()
+    assert float(tenths[-1]) > float(tenths[0]) + 0.5
+    assert float(out.split("mean return ")[-1].split()[0]) > 0.8
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.*")), ids=lambda path: path.name)
