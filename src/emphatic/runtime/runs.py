@@ -43,11 +43,10 @@ class Log:
     def __init__(self, path: Path, size: int = 0):
         """Go on after the first `size` bytes; what is behind them goes."""
         self.path = path
-        self._file: IO[bytes] = path.open("ab", buffering=0)
-        there = path.stat().st_size
+        there = path.stat().st_size if path.exists() else 0
         if there < size:
-            self._file.close()
             raise UserError("run", f"{path} has {there} bytes, but its checkpoint knows of {size}")
+        self._file: IO[bytes] = path.open("ab", buffering=0)
         self._size = size
         self._torn = there > size
 
