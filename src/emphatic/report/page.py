@@ -37,7 +37,7 @@ from emphatic.report.palette import Look
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Parts:
+class Parts:
     """All that is shown."""
 
     collection: Collection
@@ -71,7 +71,7 @@ def write(
     problems: Sequence[str] = (),
 ) -> list[Path]:
     """The page, and the figures and numbers it is made of, in the folder `out`."""
-    parts = _Parts(
+    parts = Parts(
         collection=collection,
         looks=palette.looks(collection.agents),
         title=title,
@@ -84,18 +84,22 @@ def write(
         curves=progress.learning(collection),
         health=progress.health(collection),
     )
-    out.mkdir(parents=True, exist_ok=True)
-    page = out / "index.html"
-    # A name that is no valid Unicode is shown with question marks rather than not at all.
-    page.write_bytes(html(parts, out).encode("utf-8", "replace"))
     return [
-        page,
+        write_html(out, parts),
         *figures.write(out / "figures", parts.lines, parts.improvements, parts.looks),
         *numbers.write(out / "data", parts.tables, parts.lines, parts.improvements),
     ]
 
 
-def html(parts: _Parts, out: Path) -> str:
+def write_html(out: Path, parts: Parts) -> Path:
+    """The page alone. Of a name that is no valid Unicode it shows the letters that are."""
+    out.mkdir(parents=True, exist_ok=True)
+    page = out / "index.html"
+    page.write_bytes(html(parts, out).encode("utf-8", "replace"))
+    return page
+
+
+def html(parts: Parts, out: Path) -> str:
     """The page as text; links are relative to `out`."""
     style, script = _asset("page.css"), _asset("page.js")
     return string.Template(_asset("page.html")).substitute(
@@ -130,7 +134,7 @@ def _digest(asset: str) -> str:
     return f"'sha256-{found}'"
 
 
-def _body(parts: _Parts, out: Path) -> Markup:
+def _body(parts: Parts, out: Path) -> Markup:
     looks, together = parts.looks, "Over all environments"
     if len(parts.collection.environments) == 1:
         together = "Over all seeds"
@@ -156,7 +160,7 @@ def _body(parts: _Parts, out: Path) -> Markup:
     )
 
 
-def _payload(parts: _Parts) -> dict[str, Any]:
+def _payload(parts: Parts) -> dict[str, Any]:
     """What page.js draws from; agents are numbers in it."""
     places = blocks.numbered(parts.looks)
     lines = {chart.name: _chart(chart, places) for chart in parts.lines}

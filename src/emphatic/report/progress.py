@@ -45,6 +45,10 @@ HEALTH = {
         "Mean of target minus value",
         "Near 0 when a head's values follow their targets.",
     ),
+    "gradient_norm": (
+        "Gradient norm before clipping",
+        "Of all heads together. Steady is healthy; growth without end is not.",
+    ),
 }
 """Title and plain words of a head's curves, by their name in metrics.jsonl (docs/agent.md)."""
 
@@ -170,17 +174,24 @@ def _returns(run: RunSummary) -> Curve:
 
 def _heads(agent: str, runs: Sequence[RunSummary], measure: str, points: int) -> list[Series]:
     """A line for each head that all seeds have; none for a main head's weight, which is 1."""
-    heads = min(len(getattr(run.health, measure)) for run in runs)
+    by_run = [_of_heads(run, measure) for run in runs]
     first = 1 if measure.startswith("emphasis") else 0
     found = []
-    for head in range(first, heads):
-        curves = [(run.health.steps, getattr(run.health, measure)[head]) for run in runs]
+    for head in range(first, min(map(len, by_run))):
+        curves = [(run.health.steps, of[head]) for run, of in zip(runs, by_run, strict=True)]
         largest = measure.endswith("_max")
         grid, values = binned(curves, points, largest=largest)
         y = _plain(values.max(axis=0) if largest else values.mean(axis=0))
         name = "main head" if head == 0 else f"auxiliary {head}"
+        name = "" if measure == "gradient_norm" else name
         found.append(Series(agent=agent, x=tuple(grid.tolist()), y=y, dash=head, name=name))
     return found
+
+
+def _of_heads(run: RunSummary, measure: str) -> Sequence[Sequence[Number]]:
+    """Of each head; the gradient's norm is one number for all of them."""
+    found = getattr(run.health, measure)
+    return (found,) if measure == "gradient_norm" else found
 
 
 def _wide(series: Sequence[Series]) -> bool:

@@ -108,6 +108,7 @@ def _clipped(words: str) -> Markup:
 def what_was_run(collection: Collection, looks: Mapping[str, Look]) -> Markup:
     """Agents, environments, seeds, versions, time."""
     facts: list[tuple[str, object]] = [
+        ("Study", ", ".join(dict.fromkeys(study.resolve().name for study in collection.studies))),
         ("Agents", join((join([swatch(looks[a]), " ", a]) for a in collection.agents), ", ")),
         ("Environments", _few(collection.environments)),
         ("Seeds", _seeds(collection.runs)),
