@@ -16,7 +16,7 @@ from emphatic import envs
 from emphatic.commands import parsing
 from emphatic.errors import Stopped, UserError
 from emphatic.runtime import compilation, configs
-from emphatic.study import local, machines, presets, progress, spec, status, work
+from emphatic.study import group, local, machines, presets, progress, spec, status, work
 from emphatic.study import plan as plans
 from emphatic.study.ledger import Busy
 from emphatic.study.runner import Pool, Summary, refuse_changed
@@ -33,6 +33,7 @@ usage: emphatic study VERB NAME [options]      (emphatic study VERB --help lists
   status   how far it is: done, running, failed, time left, best so far
   plan     what it takes: runs, operations, hours and cost by kind of machine
   work     train and evaluate one run of it, here and now
+  seeds    the same for all seeds of an agent on an environment, as one program
 
 NAME is a folder under studies/, or a path. docs/studies.md says more."""
 
@@ -153,7 +154,7 @@ def run(
     if processes is not None and processes < 1:
         raise UserError("processes", f"must be at least 1, not {processes}")
     refuse_changed(folder, study)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     pool = _pool(folder, study, processes, ray)
     summary = progress.shown(folder, study, pool, console)
     _finish(folder, study, summary, console)
@@ -168,7 +169,7 @@ def show(name: Name, once: bool = False) -> None:
     """
     folder = spec.locate(name)
     try:
-        status.watch(folder, spec.read(folder), Console(highlight=False), once=once)
+        status.watch(folder, spec.read(folder), Console(highlight=False, markup=False, emoji=False), once=once)
     except KeyboardInterrupt:
         return
 
@@ -186,7 +187,7 @@ def plan(name: Name, price: tuple[str, ...] = (), utilisation: tuple[str, ...] =
     known = name in presets.PRESETS and not (folder / "study.json").exists()
     study = spec.checked(presets.preset(name) if known else spec.read(folder))
     chosen = machines.chosen(_numbers("price", price), _numbers("utilisation", utilisation))
-    Console(highlight=False).print(plans.shown(name, study, chosen))
+    Console(highlight=False, markup=False, emoji=False).print(plans.shown(name, study, chosen))
 
 
 def one(name: Name, run: Annotated[str, tyro.conf.Positional], attached: bool = False) -> None:
@@ -217,6 +218,37 @@ def one(name: Name, run: Annotated[str, tyro.conf.Positional], attached: bool = 
         sys.exit(local.STOPPED)
 
 
+def seeds(
+    name: Name,
+    environment: Annotated[str, tyro.conf.Positional],
+    agent: Annotated[str, tyro.conf.Positional],
+) -> None:
+    """Train and evaluate all seeds of an agent on an environment as one program, here and now.
+
+    For accelerators, which one seed of a small agent leaves idle; on a CPU `study run` is faster.
+
+    Args:
+        name: Of the study.
+        environment: Written in JAX: catch, or a game of MinAtar.
+        agent: By name.
+    """
+    compilation.cached()
+    folder = spec.locate(name)
+    study = spec.read(folder)
+    names = [run.name for run in study.runs if (run.environment, run.agent) == (environment, agent)]
+    if not names:
+        raise UserError("seeds", f"{folder} has no {agent} on {environment}")
+
+    def say(line: dict[str, Any], seconds: float) -> None:
+        if line["update"] % 2000 == 0:
+            _say(f"{line['steps']:>13,} steps of each seed after {seconds:,.0f} s")
+
+    outcome = group.perform(folder, names, progress=say)
+    _say(f"{environment} {agent}, {len(names)} seeds: {outcome}")
+    if outcome == "stopped":
+        sys.exit(local.STOPPED)
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "new": new,
     "add": add,
@@ -224,6 +256,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "status": show,
     "plan": plan,
     "work": one,
+    "seeds": seeds,
 }
 
 

@@ -85,9 +85,10 @@ def _episodes_by_stream(
     """Return and length of at least `each` episodes of each stream."""
     state = _start(environment, jax.random.key(seed), streams)
     found: list[list[tuple[float, int]]] = [[] for _ in range(streams)]
-    advance = jax.jit(lambda state: _advance(environment, trained, state))
+    # The parameters are an argument: agents of one kind share what is compiled, also on disk.
+    compiled = jax.jit(lambda params, state: _advance(environment, trained.learner, params, state))
     for _ in range(-(-max_steps // CHUNK)):
-        state, (ended, returns, lengths) = advance(state)
+        state, (ended, returns, lengths) = compiled(trained.params, state)
         for when, stream in zip(*np.nonzero(ended), strict=True):
             found[stream].append((float(returns[when, stream]), int(lengths[when, stream])))
         if all(len(stream) >= each for stream in found):
@@ -104,14 +105,14 @@ def _start(environment: Environment, key, streams: int):
     return *init(jax.random.split(env_key, streams)), key
 
 
-def _advance(played: Environment, trained: Trained, state):
+def _advance(played: Environment, learner: Learner, params: Any, state):
     """CHUNK steps of every stream."""
     step_all = jax.vmap(played.step)
 
     def step(state, _):
         environment, observation, key = state
         key, act_key = jax.random.split(key)
-        action, _ = trained.learner.act(trained.params, observation, act_key)
+        action, _ = learner.act(params, observation, act_key)
         environment, step = step_all(environment, action)
         seen = (step.ended, step.episode_return, step.episode_length)
         return (environment, step.observation, key), seen

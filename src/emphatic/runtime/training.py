@@ -204,7 +204,7 @@ def loop(
     path: Path, config: TrainConfig, runtime: Runtime, state: Any, stop: "_Stop", log: Log
 ) -> Outcome:
     """Calls of `log_every` updates; while one computes, the last one is written down."""
-    total, done = config.num_updates, int(np.max(state.learner.updates))
+    total, done = config.num_updates, int(np.asarray(state.learner.updates).flat[0])
     while done < total and not distributed.agreed(stop.asked):
         updates = min(config.log_every, total - done)
         state, report = runtime.run(state, updates)
