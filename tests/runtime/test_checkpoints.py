@@ -1,11 +1,7 @@
 """A checkpoint is whole and exact, or it is not there; every way of breaking one is noticed."""
 
-import itertools
 import json
-import os
 import pickle
-import shutil
-import warnings
 from unittest import mock
 
 import jax
@@ -13,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from trees import assert_same, tree
 
 from emphatic.errors import UserError
 from emphatic.runtime import checkpoints, files
@@ -22,34 +19,6 @@ DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "int4", "float8_e4m3fn"),
 ]
-
-
-def bits(leaf):
-    """The leaf as bytes, with its type."""
-    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return "key", str(jax.random.key_impl(leaf)), bits(jax.random.key_data(leaf))
-    array = np.asarray(leaf)
-    return type(leaf).__name__, array.dtype.name, array.shape, array.tobytes()
-
-
-def assert_same(one, two):
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
-        assert bits(a) == bits(b)
-
-
-def tree(value=0):
-    """Like a learner's state: nested, of many types, some leaves empty."""
-    rng = np.random.default_rng(value)
-    return {
-        "params": {"w": jnp.asarray(rng.normal(size=(7, 5)), jnp.float32), "b": jnp.zeros(3)},
-        "half": jnp.asarray(rng.normal(size=9), jnp.bfloat16),
-        "key": jax.random.key(value),
-        "keys": jax.random.split(jax.random.key(value, impl="rbg"), 3),
-        "empty": jnp.zeros((0, 4)),
-        "count": value,
-        "host": (rng.normal(size=(2, 3)), np.float64(value), True, 0.5),
-    }
 
 
 def test_every_type_comes_back_to_the_bit(tmp_path):
@@ -139,80 +108,7 @@ def test_going_on_from_an_earlier_one_gives_up_the_later_ones(tmp_path):
     ]
 
 
-# Corruption.
-
-
-def flip(rng, path, other):
-    """One bit of one file."""
-    file = path / rng.choice([checkpoints.ARRAYS, checkpoints.MANIFEST])
-    data = bytearray(file.read_bytes())
-    place = rng.integers(len(data))
-    data[place] ^= 1 << rng.integers(8)
-    file.write_bytes(data)
-
-
-def overwrite(rng, path, other):
-    """A run of bytes of one file, by others."""
-    file = path / rng.choice([checkpoints.ARRAYS, checkpoints.MANIFEST])
-    data = bytearray(file.read_bytes())
-    start = rng.integers(len(data) - 16)
-    old = bytes(data[start : start + 16])
-    data[start : start + 16] = bytes(b ^ 255 for b in old)
-    file.write_bytes(data)
-
-
-def cut(rng, path, other):
-    """The end of one file is missing."""
-    file = path / rng.choice([checkpoints.ARRAYS, checkpoints.MANIFEST])
-    data = file.read_bytes()
-    file.write_bytes(data[: rng.integers(len(data))])
-
-
-def extend(rng, path, other):
-    """Something stands behind one file."""
-    file = path / rng.choice([checkpoints.ARRAYS, checkpoints.MANIFEST])
-    file.write_bytes(file.read_bytes() + rng.bytes(rng.integers(1, 40)))
-
-
-def delete(rng, path, other):
-    """One file is gone."""
-    (path / rng.choice([checkpoints.ARRAYS, checkpoints.MANIFEST])).unlink()
-
-
-def swap(rng, path, other):
-    """One file is that of another checkpoint, or both are."""
-    names = [
-        [checkpoints.ARRAYS],
-        [checkpoints.MANIFEST],
-        [checkpoints.ARRAYS, checkpoints.MANIFEST],
-    ]
-    for name in names[rng.integers(3)]:
-        shutil.copy(other / name, path / name)
-
-
-def empty(rng, path, other):
-    """Nothing but zeros, as after a power failure."""
-    file = path / rng.choice([checkpoints.ARRAYS, checkpoints.MANIFEST])
-    file.write_bytes(bytes(len(file.read_bytes())))
-
-
-@pytest.mark.parametrize("damage", [flip, overwrite, cut, extend, delete, swap, empty])
-def test_damage_is_always_noticed_and_the_one_before_used(tmp_path, damage):
-    """60 random cases each: 420 in all."""
-    rng = np.random.default_rng(3)
-    good, bad = (checkpoints.save(tmp_path, step=step, tree=tree(step)) for step in (1, 2))
-    whole = {file.name: file.read_bytes() for file in bad.iterdir()}
-    for _ in range(60):
-        damage(rng, bad, good)
-        with pytest.raises(DamagedCheckpointError, match="000000000002"):
-            checkpoints.read(bad)
-        with pytest.warns(DamagedCheckpointWarning, match="000000000002"):
-            found = checkpoints.latest(tmp_path)
-        assert found.step == 1
-        for name, data in whole.items():
-            (bad / name).write_bytes(data)
-    assert_same(found.restore(tree()), tree(1))
-    assert checkpoints.latest(tmp_path).step == 2
+# What is not whole (tests/faults has the damage, and the faults of the file system).
 
 
 def test_nothing_but_damaged_ones_is_a_clean_stop(tmp_path):
@@ -256,99 +152,7 @@ def test_no_pickle(tmp_path):
             checkpoints.save(tmp_path, step=2, tree={"x": np.array([None])})
 
 
-# Faults of the file system.
-
 OPERATIONS = ("write", "sync", "make_folder", "rename", "sync_folder", "remove")
-
-
-class Killed(BaseException):
-    """The process ended here."""
-
-
-class Faulty:
-    """The file system, on which operation number `at` fails; what was not synced is lost."""
-
-    def __init__(self, at, error, *, stays=False):
-        self.at, self.error, self.stays, self.count, self.unsynced = at, error, stays, 0, {}
-
-    def __enter__(self):
-        real = {name: getattr(files, name) for name in OPERATIONS}
-        self.patch = mock.patch.multiple(
-            files, **{name: self.counted(name, real[name]) for name in OPERATIONS}
-        )
-        self.patch.start()
-        return self
-
-    def __exit__(self, kind, error, trace):
-        self.patch.stop()
-        return isinstance(error, Killed | OSError)
-
-    def counted(self, name, operation):
-        def run(*args):
-            self.count += 1
-            if self.count == self.at or (self.stays and self.count > self.at):
-                if name == "write":  # Half of it reaches the file.
-                    operation(args[0], memoryview(args[1])[: len(args[1]) // 2])
-                    args[0].flush()
-                if name == "remove":  # One of its files is gone.
-                    (args[0] / checkpoints.ARRAYS).unlink(missing_ok=True)
-                raise self.error
-            if name in ("write", "sync"):
-                self.unsynced[args[0].name] = name == "write"
-            return operation(*args)
-
-        return run
-
-    def power_failure(self, folder):
-        """What was written and not synced turns to zeros, under whatever name it now has."""
-        for name, unsynced in self.unsynced.items():
-            for file in folder.rglob(str(name).rsplit("/", 1)[-1]):
-                if unsynced and file.parent.name.startswith((".writing-", "000000000004")):
-                    file.write_bytes(bytes(file.stat().st_size))
-
-
-def small(value):
-    return {"w": np.arange(5.0) + value, "b": np.float32(value), "count": value}
-
-
-ERRORS = {
-    "killed": (Killed(), True),
-    "disk full once": (OSError(28, "No space left on device"), False),
-    "disk full for good": (OSError(28, "No space left on device"), True),
-}
-
-
-@pytest.mark.parametrize("kind", ERRORS)
-@pytest.mark.parametrize("keep", [1, 3])
-def test_a_fault_at_any_operation_loses_nothing(tmp_path, monkeypatch, kind, keep):
-    """Before the rename the one before is newest, after it the new one; never a part."""
-    error, stays = ERRORS[kind]
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # Of this disk; `Faulty` has its own.
-    before, seen = tmp_path / "before", set()
-    for step in (1, 2, 3):
-        checkpoints.save(before, step=step, tree=small(step))
-    for at in itertools.count(1):
-        folder = tmp_path / f"{at}"
-        shutil.copytree(before, folder)
-        with Faulty(at, error, stays=stays) as faulty:
-            checkpoints.save(folder, step=4, tree=small(4), keep=keep)
-        if faulty.count < at:
-            break
-        faulty.power_failure(folder)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DamagedCheckpointWarning)
-            found = checkpoints.latest(folder)
-        assert found.step in (3, 4)
-        for path in folder.glob("0*"):  # Nothing in part under a name that counts.
-            checkpoints.read(path)
-        assert_same(found.restore(small(0)), small(found.step))
-        seen.add(found.step)
-        # Later saves work, and leave nothing behind of the one that failed.
-        checkpoints.save(folder, step=5, tree=small(5), keep=2)
-        assert checkpoints.latest(folder).step == 5
-        assert not [p.name for p in folder.iterdir() if p.name.startswith(".")]
-    assert at > 15
-    assert seen == {3, 4}
 
 
 def test_what_is_renamed_was_synced(tmp_path):
