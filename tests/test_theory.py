@@ -382,6 +382,32 @@ def test_census(capsys):
         assert min(table[name][0]) > 0, name
 
 
+def test_search_finds_what_it_says():
+    """Each hit diverges under all that were named, simplest first; ours converge on all."""
+    names = ("vtrace", "nevtrace", "wevtrace")
+    found, of = census.unstable(np.random.default_rng(0), 4000, 3, names, 2)
+    assert 0 < len(found) < of < 4000
+    assert [f.counts for f in found] == sorted(f.counts for f in found)
+    for f in found[::10]:
+        m = mdp.checked(f.mdp)
+        size = theory.analyse(m, "td", 2).d_mu @ m.features[:, 0] ** 2
+        A = {x: theory.analyse(m, x, 2).A[0, 0] for x in (*names, "exact-nevtrace")}
+        assert max(A[x] for x in names) == pytest.approx(f.worst * size)
+        assert f.worst < -census.MARGIN
+        assert A["exact-nevtrace"] > 0
+
+
+@pytest.mark.parametrize(("n", "states"), [(1, 2), (2, 3)])
+def test_search_finds_the_named_problems(n, states):
+    """The second simplest of examples/search_unstable_vtrace.py, whatever its states' order."""
+    names = ("vtrace", "nevtrace", "wevtrace")
+    found, _ = census.unstable(np.random.default_rng(0), 20_000, states, names, n)
+    named = {1: problems.rare_exit(), 2: problems.rare_exit_3()}[n]
+    for name in ("vtrace", "exact-wevtrace", "td"):
+        A = [theory.analyse(m, name, n).A[0, 0] for m in (found[1].mdp, named)]
+        assert A[0] == pytest.approx(A[1])
+
+
 # What cannot be answered, and the command.
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from emphatic import UserError, mdp
+from emphatic import UserError, mdp, theory
 from emphatic.diagnostics import problems
 
 
@@ -56,6 +56,53 @@ def test_baird_starts_where_sutton_and_barto_do():
     m = problems.baird()
     np.testing.assert_array_equal(m.features @ m.initial_weights, [3] * 6 + [12])
     np.testing.assert_allclose(m.rho[:, 1], 7)
+
+
+def test_rare_exit_by_hand():
+    """2A = 1 (1 - 3) + F ν 9 with F = 1, 2, 40 for V-trace, the paper's emphases, ours."""
+    m = problems.rare_exit()
+    np.testing.assert_allclose(m.nu(), [1, 1 / 20])
+    expected = {"vtrace": 1, "nevtrace": 2, "wevtrace": 2, "exact-nevtrace": 40}
+    for name, emphasis in expected.items():
+        a = theory.analyse(m, name, 1)
+        np.testing.assert_allclose(2 * a.A, [[-2 + emphasis * 9 / 20]], rtol=1e-12)
+        assert a.finite_variance
+    for name in ("vtrace", "nevtrace", "wevtrace"):
+        assert not theory.analyse(m, name, 1).stable
+
+
+def test_rare_exit_visits_states_as_often_as_the_target_would():
+    for m in (problems.rare_exit(), problems.rare_exit_3()):
+        a = theory.analyse(m, "td", 1)
+        np.testing.assert_allclose(a.d_mu, a.d_pi)
+        assert a.stable
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 10])
+@pytest.mark.parametrize("name", ["rare-exit-3", "rare-loop"])
+def test_the_papers_emphases_fail_at_every_n_and_ours_do_not(name, n):
+    m = problems.named()[name]()
+    bad = ("vtrace", "vtrace-mixed", "nevtrace", "wevtrace", "wevtrace-literal")
+    assert [x for x in bad if theory.analyse(m, x, n).stable] == []
+    good = ("td", "netd", "wetd", "exact-nevtrace", "exact-nevtrace-nu", "exact-wevtrace")
+    assert [x for x in good if not theory.analyse(m, x, n).stable] == []
+
+
+def test_only_the_loop_has_no_variance():
+    names = ("nevtrace", "exact-nevtrace", "exact-wevtrace")
+    for name, finite in (("rare-exit", True), ("rare-exit-3", True), ("rare-loop", False)):
+        m = problems.named()[name]()
+        assert all(theory.analyse(m, x, 2).finite_variance == finite for x in names), name
+
+
+@pytest.mark.parametrize(("name", "emphasis"), [("vtrace", 1), ("exact-nevtrace", 40)])
+def test_rare_exit_sampled_growth(name, emphasis):
+    """A step in the second state is a factor |1 - 9αF| once in twenty, one in the first 1 + 2α."""
+    alpha = 2.0**-9
+    a = theory.lyapunov(problems.rare_exit(), name, 1, alpha, steps=4000, streams=64)
+    expected = (np.log(1 + 2 * alpha) + np.log(abs(1 - 9 * alpha * emphasis)) / 20) / 2
+    assert (expected > 0) == (name == "vtrace")
+    assert abs(a.mean - expected) < 4 * a.standard_error
 
 
 def test_an_unknown_problem_is_a_sentence():

@@ -1,4 +1,7 @@
-"""The paper's three small problems: two states, Baird's counterexample, Collision.
+"""The paper's three small problems, and ours on which V-trace's emphases fail.
+
+The paper's are two states, Baird's counterexample and Collision; ours have a ν that is
+small in one state (`rare_exit`, `rare_loop`).
 
 An `mdp.MDP` says what is learned and from what behaviour. A `Problem` adds what only a
 sampled run has: where episodes start, after how many steps they are cut, how errors are
@@ -177,6 +180,67 @@ def three_of_six(states: int) -> Callable[[np.random.Generator], np.ndarray]:
     return draw
 
 
+RARE = 1 / 20
+"""How often μ takes the action that π always takes, in the one state where they differ."""
+
+
+def rare_exit() -> mdp.MDP:
+    """Episodes of two steps; in the second π and μ act differently, and ν = 1/20. v_π = 0.
+
+    Both policies visit both states equally often, so TD is stable; V-trace, NEVtrace and
+    WEVtrace at n = 1 are not: docs/state-dependent-nu.md.
+    """
+    return _corridor("rare-exit", start=[1.0, 0.0], features=[1.0, 3.0])
+
+
+def rare_exit_3() -> mdp.MDP:
+    """The same with three states, begun in the first or second: for every n up to 3, and more.
+
+    Begun in either, windows of any length n meet all states at all places.
+    """
+    return _corridor("rare-exit-3", start=[0.5, 0.5, 0.0], features=[1.0, 1.0, 3.0])
+
+
+def _corridor(name: str, start: list[float], features: list[float]) -> mdp.MDP:
+    """One state after the other, whatever is done; after the last one γ = 0."""
+    states = len(features)
+    transition = np.zeros((states, 2, states))
+    transition[np.arange(states - 1), :, np.arange(1, states)] = 1.0
+    transition[-1] = start
+    discount = np.ones_like(transition)
+    discount[-1] = 0.0
+    return _seldom(name, transition, discount, np.array(features)[:, None])
+
+
+def rare_loop() -> mdp.MDP:
+    """Two states in turn without end, γ = 0.9: as `rare_exit`, but no trace has a variance.
+
+    The states are in `rare_exit`'s order, the last one being where π and μ differ.
+    """
+    transition = np.zeros((2, 2, 2))
+    transition[0, :, 1] = transition[1, :, 0] = 1.0
+    return _seldom("rare-loop", transition, np.full((2, 2, 2), 0.9), np.array([[1.0], [3.0]]))
+
+
+def _seldom(
+    name: str, transition: np.ndarray, discount: np.ndarray, features: np.ndarray
+) -> mdp.MDP:
+    """π always takes action 0; so does μ, except in the last state."""
+    states = len(transition)
+    behaviour = np.array([[1.0, 0.0]] * states)
+    behaviour[-1] = RARE, 1 - RARE
+    return mdp.MDP(
+        name=name,
+        transition=transition,
+        reward=np.zeros_like(transition),
+        discount=discount,
+        target=np.array([[1.0, 0.0]] * states),
+        behaviour=behaviour,
+        features=features,
+        initial_weights=np.ones(features.shape[1]),
+    )
+
+
 def named() -> dict[str, Callable[[], mdp.MDP]]:
     """The MDPs that can be asked for by name."""
     return {
@@ -185,6 +249,9 @@ def named() -> dict[str, Callable[[], mdp.MDP]]:
         "collision-trap": collision_trap,
         "collision-trap-r1": functools.partial(collision_trap, 1.0),
         "collision-restart": collision_restart,
+        "rare-exit": rare_exit,
+        "rare-exit-3": rare_exit_3,
+        "rare-loop": rare_loop,
     }
 
 
