@@ -1,0 +1,197 @@
+"""Networks against the linear learners, and against a loop over samples and parameters."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from emphatic import algorithms, mdp
+from emphatic.agent.optimiser import OptimiserConfig
+from emphatic.diagnostics import garnets, learners, networks, problems, streams
+from emphatic.diagnostics.networks import Lane
+
+NAMES = ("td", "clip-netd", "vtrace", "nevtrace", "exact-nevtrace", "wetd", "exact-wevtrace")
+
+
+@pytest.fixture
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def small(states=5):
+    """Rewards, ends, γ by state, and features with a constant, as a bias is one."""
+    rng = np.random.default_rng(3)
+    transition = rng.dirichlet(np.ones(states), size=(states, 3))
+    m = mdp.MDP(
+        name="small",
+        transition=transition,
+        reward=rng.normal(size=transition.shape),
+        discount=np.broadcast_to([0.9, 0.5, 0.0, 1.0, 0.8], transition.shape),
+        target=rng.dirichlet(np.ones(3), size=states),
+        behaviour=rng.dirichlet(3 * np.ones(3), size=states),
+        features=np.concatenate([rng.normal(size=(states, 2)), np.ones((states, 1))], 1),
+        initial_weights=np.array([0.5, -1.0, 0.0]),
+    )
+    return problems.of_mdp(m)
+
+
+def case_of(problem, inputs):
+    weights = np.stack([problem.weights, np.full(len(inputs), 1 / len(inputs))])
+    return networks.Case(*(jnp.asarray(x) for x in (inputs, problem.values, weights)))
+
+
+def run(problem, plan, params, inputs, alphas, *, streams_=1, updates=60, chunk=20, unroll=10):
+    """Errors before each update by optimiser, and the stream."""
+    alphas = {k: jnp.asarray(v) for k, v in alphas.items()}
+    ahead = max(lane.n for lane in plan) - 1
+    stream = streams.sample(7, range(streams_), problem, updates * unroll + ahead)
+    state = networks.start(plan, params, {k: len(v) for k, v in alphas.items()})
+    traces, errors = networks.trace_states(plan, streams_), []
+    for begin in range(0, updates * unroll, chunk * unroll):
+        window = slice(begin, begin + chunk * unroll + ahead)
+        state, traces, error = networks.advance(
+            plan,
+            state,
+            traces,
+            case_of(problem, inputs),
+            streams.Stream(*(x[window] for x in stream)),
+            alphas,
+            updates=chunk,
+            total=updates,
+            unroll=unroll,
+        )
+        errors.append(error)
+    return {k: np.concatenate([e[k] for e in errors]) for k in alphas}, stream, state
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_linear_network_is_the_linear_learner():
+    """One stream, one state an update; the bias is one more feature that is 1."""
+    problem, alphas, updates = small(), np.array([2.0**-9, 2.0**-7]), 60
+    names = ("td", "clip-netd", "vtrace", "nevtrace", "exact-nevtrace")
+    plan = tuple(Lane(name, n) for name in names for n in (1, 3))
+    weights = jnp.asarray(problem.mdp.initial_weights[:2])
+    ours, stream, _ = run(
+        problem,
+        plan,
+        networks.linear(weights),
+        problem.mdp.features[:, :2],
+        {"sgd": alphas},
+        updates=updates,
+        unroll=1,
+    )
+    theirs = linear_errors(problem, names, alphas, stream, updates)
+    for i, lane in enumerate(plan):
+        place = learners.lanes(names, (1, 3)).index(learners.Lane(*lane))
+        np.testing.assert_allclose(
+            ours["sgd"][:, 0, i], theirs[:updates, :, place], rtol=1e-9, err_msg=str(lane)
+        )
+
+
+def linear_errors(problem, names, alphas, stream, steps):
+    plan = learners.lanes(names, (1, 3))
+    features = problem.mdp.features[None]
+    initial = jnp.asarray(features @ problem.mdp.initial_weights)
+    state = jax.vmap(lambda v: learners.start(v, plan, len(alphas), steps + 1))(initial)
+    case = learners.Case(
+        jnp.asarray(features @ features.transpose(0, 2, 1)),
+        jnp.asarray(problem.values),
+        jnp.asarray(problem.weights),
+    )
+    state, _ = learners.advance(
+        plan,
+        state,
+        learners.trace_states(plan, 1, problem.mdp.num_states),
+        case,
+        stream,
+        jnp.arange(steps, dtype=jnp.int32),
+        jnp.asarray(alphas),
+        jnp.asarray(0),
+        jnp.asarray(steps),
+        steps=steps,
+    )
+    return np.asarray(state["forward"].curve)[0]
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("name", ["sgd", "rmsprop"])
+def test_a_network_equals_a_loop_over_samples(name):
+    """jax.grad of the mean loss over T x B states, one lane at a time, optax for the rest."""
+    problem, B, updates = small(), 3, 8
+    plan = tuple(Lane(x, 2) for x in NAMES)
+    inputs, alpha = problem.mdp.features, 0.05
+    params = networks.init(jax.random.key(1), (3, 4, 4, 1))
+    ours, stream, state = run(
+        problem, plan, params, inputs, {name: [alpha]}, streams_=B, updates=updates, chunk=4
+    )
+    for i, lane in enumerate(plan):
+        errors, last = slow(
+            problem, lane, params, jnp.asarray(inputs), stream, name, alpha, updates
+        )
+        np.testing.assert_allclose(ours[name][:, :, i, 0], errors, rtol=1e-7, err_msg=str(lane))
+        for a, b in zip(jax.tree.leaves(state[name].params), jax.tree.leaves(last), strict=True):
+            np.testing.assert_allclose(a[i, 0], b, rtol=1e-6, atol=1e-9)
+
+
+def slow(problem, lane, params, inputs, stream, optimiser, alpha, updates, T=10):
+    """One learner, its loss over samples; the whole stream's emphasis in one call."""
+    built = algorithms.build(*lane)
+    trace_state = built.trace.init(stream.rho_tm1.shape[1:], stream.rho_tm1.dtype)
+    _, emphasis = built.trace.update(trace_state, stream.rho_tm1, stream.chain_t, stream.nu_tm1)
+    config = OptimiserConfig()
+    transform = {
+        "sgd": optax.sgd(alpha),
+        "rmsprop": optax.chain(
+            optax.clip_by_global_norm(config.max_gradient_norm),
+            optax.rmsprop(optax.linear_schedule(alpha, 0.0, updates), config.decay, config.epsilon),
+        ),
+    }[optimiser]
+    state, errors = transform.init(params), []
+    weights = case_of(problem, inputs).weights
+    for u in range(updates):
+        v = networks.values(params, inputs)
+        errors.append(np.sqrt(weights @ np.square(np.asarray(v) - problem.values)))
+        size = T + (lane.n - 1 if built.row.scheme == "fixed" else 0)
+        now = streams.Stream(*(x[u * T : u * T + size] for x in stream))
+        given = (now.reward_t, now.discount_t, now.rho_tm1)
+        target = built.target(v[now.state_tm1], v[now.state_t], *given).value_tm1[:T]
+
+        def loss(p, now=now, target=target, u=u):
+            out = networks.values(p, inputs[now.state_tm1[:T].reshape(-1)])
+            squares = 0.5 * jnp.square(target.reshape(-1) - out)
+            return (emphasis[u * T : (u + 1) * T].reshape(-1) * squares).mean()
+
+        move, state = transform.update(jax.grad(loss)(params), state, params)
+        params = optax.apply_updates(params, move)
+    return np.stack(errors), params
+
+
+def test_what_diverges_stands_still_and_touches_no_other():
+    """A step size of 8 beside one of 1/64: the latter as if it were alone."""
+    problem = problems.problem("baird")
+    plan = (Lane("td", 1), Lane("netd", 1))
+    params = networks.linear(jnp.asarray(problem.mdp.initial_weights, jnp.float32))
+    inputs = problem.mdp.features.astype(np.float32)
+    both, _, state = run(problem, plan, params, inputs, {"sgd": [2.0**-6, 8.0]}, streams_=2)
+    alone, _, _ = run(problem, plan, params, inputs, {"sgd": [2.0**-6]}, streams_=2)
+    np.testing.assert_allclose(both["sgd"][..., :1], alone["sgd"], rtol=1e-5)
+    assert (both["sgd"][-1, :, :, 1] == networks.LIMIT).all()
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(state["sgd"].params))
+
+
+@pytest.mark.parametrize("furthest", [1.0, 0.2])
+def test_garnets_are_standard_and_as_far_apart_as_asked(furthest):
+    p = garnets.garnet(np.random.default_rng(0), 30, furthest)
+    assert mdp.checked(p.mdp).num_states == 30
+    d = p.weights
+    np.testing.assert_allclose([d @ p.values, d @ p.values**2], [0, 1], atol=1e-9)
+    apart = 1 - p.mdp.nu()
+    assert 0.7 * furthest < apart.max() <= 0.8 * furthest
+    assert apart.min() < 0.1 * furthest
+    other = garnets.garnet(np.random.default_rng(1), 30, furthest)
+    assert not np.allclose(p.mdp.transition, other.mdp.transition)
+    assert dataclasses.is_dataclass(other)
