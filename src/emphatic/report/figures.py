@@ -1,6 +1,7 @@
 """The page's charts as PNG and SVG, for papers and slides. Nothing is computed here."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ def write(folder: Path, lines: Sequence[Chart], pairs: Sequence[Bars], looks: Lo
     """Of each chart over all environments, of all learning curves, of each pair's bars."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC), warnings.catch_warnings():
+        # Letters that the font has not are drawn as boxes; the page has them.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         figures = {name: panels(charts, looks) for name, charts in _by_file(lines).items()}
         figures |= {slug(pair.name): bars(pair, looks) for pair in pairs}
         for name, figure in figures.items():
@@ -103,10 +106,16 @@ def _panel(axis: Axes, chart: Chart, looks: Looks) -> None:
     if chart.log:
         axis.set_yscale("log")
         axis.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
-    axis.set_title(chart.title)
+    axis.set_title(_words(chart.title))
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(matplotlib.ticker.FuncFormatter(_short))
     axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
+
+
+def _words(text: str, most: int = 70) -> str:
+    """On one line, not endless, and valid: names of runs may hold anything."""
+    legible = " ".join(text.encode("utf-8", "replace").decode().split())
+    return legible if len(legible) <= most else f"{legible[: most - 1]}…"
 
 
 def _short(value: float, _place: object = None) -> str:
@@ -147,7 +156,7 @@ def _handle(label: str, colour: int | None, dash: int) -> matplotlib.lines.Line2
     shown = "#777777" if colour is None else COLOURS[colour]
     style = DASHES[dash % len(DASHES)]
     # A label that begins with an underscore would be left out.
-    label = f" {label}" if label.startswith("_") else label
+    label = _words(f" {label}" if label.startswith("_") else label)
     return matplotlib.lines.Line2D([], [], color=shown, linestyle=style, label=label)
 
 
@@ -164,11 +173,11 @@ def bars(content: Bars, looks: Looks) -> Figure:
     for place, bar in zip(places, content.bars, strict=True):
         if bar.low is not None and bar.high is not None:
             axis.plot([bar.low, bar.high], [place, place], color="#222222", linewidth=0.6)
-    axis.set_yticks(places, [bar.label for bar in content.bars])
+    axis.set_yticks(places, [_words(bar.label) for bar in content.bars])
     axis.set_ylim(len(content.bars) - 0.4, -0.6)
     _bar_scale(axis, values)
-    axis.set_xlabel(content.unit)
-    axis.set_title(content.title)
+    axis.set_xlabel(_words(content.unit))
+    axis.set_title(_words(content.title))
     axis.grid(visible=False, axis="y")
     figure.tight_layout()
     return figure

@@ -46,7 +46,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
 
 def link(path: str, *children: object) -> Markup:
     """To a file beside the page, whatever letters its name has: never to another scheme."""
-    return tag("a", *children, href=urllib.parse.quote(f"./{path}"))
+    return tag("a", *children, href=urllib.parse.quote(f"./{path}", errors="replace"))
 
 
 def data(value: Any) -> Markup:

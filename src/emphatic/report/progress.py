@@ -53,7 +53,7 @@ HEALTH = {
 """Title and plain words of a head's curves, by their name in metrics.jsonl (docs/agent.md)."""
 
 
-Curve = tuple[Sequence[float], Sequence[Number]]
+Curve = tuple[Sequence[int | float], Sequence[Number]]
 """Steps and values of one seed."""
 
 
@@ -135,7 +135,7 @@ def binned(
 
 def _until(
     grid: Float[np.ndarray, " P"],
-    steps: Sequence[float],
+    steps: Sequence[int | float],
     values: Sequence[Number],
     *,
     largest: bool,

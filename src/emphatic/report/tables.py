@@ -153,7 +153,7 @@ def as_csv(table: Table) -> bytes:
     writer.writerow(table.columns)
     for row in table.rows:
         writer.writerow([c.text if c.value is None else repr(_plain(c.value)) for c in row])
-    return out.getvalue().encode()
+    return out.getvalue().encode("utf-8", "replace")
 
 
 def _row(
