@@ -5,6 +5,7 @@ that its column of the paper's Table 2 comes out; they are dealt out to games so
 beats `surreal` on 100 of 171 pairs of game and seed, as in the paper, but on 33 of 57 games.
 """
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from emphatic.agent import presets
 from emphatic.envs import atari
 from emphatic.evaluation import scores
-from emphatic.report import summaries
+from emphatic.report.collect import Collection, write_summaries
 from emphatic.report.summaries import PER_HEAD, Health, LearningCurve, Returns, RunSummary
 from emphatic.runtime import configs
 from emphatic.runtime.settings import TrainConfig
@@ -46,6 +47,7 @@ def levels(median, mean, p40, p30, p20, p10, above):
     return np.append(found, 57 * mean - found.sum())
 
 
+@functools.cache
 def by_game(agent):
     """Scores in per cent, in the order of `GAMES`.
 
@@ -75,9 +77,6 @@ def summary(agent, game, seed):
     low, high = reference.low[game], reference.high[game]
     percent = score(agent, game, seed)
     steps = np.linspace(0, STEPS, POINTS + 1)[1:].astype(int)
-    config = TrainConfig(
-        env=game, seed=seed, steps=STEPS, learner=presets.preset("paper-fixed", agent)
-    )
     mean = low + (high - low) * percent / 100
     return RunSummary(
         name=f"{game.replace('/', '-')}-{agent}-seed{seed}",
@@ -107,7 +106,7 @@ def summary(agent, game, seed):
             standard_deviation=abs(mean) / 10,
             standard_error=abs(mean) / 100,
         ),
-        config=configs.to_json(config),
+        config=config(agent) | {"env": game, "seed": seed},
         settings={"name": game, "protocol": "paper", "pixels": "rgb210", "action_repeat": 4},
         versions={"python": "3.11.7", "emphatic": "0.1.0", "jax": "0.10.2"},
         command=("emphatic", "train", "--env", game, "--agent", agent, "--seed", str(seed)),
@@ -116,6 +115,12 @@ def summary(agent, game, seed):
         cpu_seconds=280_000.0,
         animations=(),
     )
+
+
+@functools.cache
+def config(agent):
+    learner = presets.preset("paper-fixed", agent)
+    return configs.to_json(TrainConfig(env=GAMES[0], steps=STEPS, learner=learner))
 
 
 def health(agent, steps):
@@ -138,12 +143,20 @@ def health(agent, steps):
     )
 
 
-def write(folder: Path, agents=tuple(TABLE2), games=GAMES, seeds=SEEDS) -> Path:
+def runs(agents=tuple(TABLE2), games=GAMES, seeds=SEEDS):
+    """All of them, or some."""
+    return [summary(agent, game, seed) for game in games for agent in agents for seed in seeds]
+
+
+def collection(found=None):
+    """As `collect` makes it of their summaries."""
+    found = runs() if found is None else found
+    ordered = sorted(found, key=lambda run: (run.environment, run.agent, run.seed))
+    labels = {run.name: run.agent for run in ordered}
+    return Collection(runs=tuple(ordered), problems=(), labels=labels)
+
+
+def write(folder: Path, found=None) -> Path:
     """A file for each run in `folder`, as `emphatic report --summaries` writes them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for agent in agents:
-        for game in games:
-            for seed in seeds:
-                run = summary(agent, game, seed)
-                (folder / f"{run.name}.json").write_bytes(summaries.encode(run))
+    write_summaries(collection(found), folder)
     return folder

@@ -201,10 +201,14 @@ def difference_interval(
     """Of mean(x) - mean(y) in one game, by Welch's t; None with fewer than two runs of either."""
     if len(x) < 2 or len(y) < 2:
         return None
-    if not (np.ptp(x) or np.ptp(y)):
-        return float(x.mean() - y.mean()), float(x.mean() - y.mean())
-    found = stats.ttest_ind(x, y, equal_var=False).confidence_interval(confidence)
-    return float(found.low), float(found.high)
+    difference = float(x.mean() - y.mean())
+    errors = np.array([x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)])
+    total = errors.sum()
+    if total == 0:
+        return difference, difference
+    freedom = total**2 / (errors**2 / [len(x) - 1, len(y) - 1]).sum()
+    half = float(stats.t.ppf(0.5 + confidence / 2, freedom) * total**0.5)
+    return difference - half, difference + half
 
 
 def _counts(

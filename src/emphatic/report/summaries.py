@@ -113,15 +113,45 @@ def decode(data: bytes) -> RunSummary | None:
         return None
     if document.pop("run_summary") != FORMAT:
         raise UserError("summary", "is not of this version")
-    summary = configs.from_json(RunSummary, document, "summary")
-    _check_lengths(summary)
-    return summary
+    curves = {
+        name: _curves(kind, document.get(name), f"summary.{name}")
+        for name, kind in (("curve", LearningCurve), ("health", Health))
+    }
+    # The thousands of numbers of the curves are checked above, all at once: the rest one by one.
+    empty = {name: configs.to_json(_NOTHING[name]) for name in curves}
+    summary = configs.from_json(RunSummary, document | empty, "summary")
+    return dataclasses.replace(summary, **curves)
 
 
-def _check_lengths(summary: RunSummary) -> None:
-    curve, health = summary.curve, summary.health
-    heads = [points for name in PER_HEAD for points in getattr(health, name)]
-    if len(curve.mean_return) != len(curve.steps) or any(
-        len(points) != len(health.steps) for points in (*heads, health.gradient_norm)
-    ):
-        raise UserError("summary", "has curves of different lengths")
+def _curves(kind: type, data: Any, field: str) -> Any:
+    """Curves over common steps, of JSON data."""
+    names = [f.name for f in dataclasses.fields(kind)]
+    if not isinstance(data, dict) or sorted(data) != sorted(names):
+        raise UserError(field, f"must have the fields {', '.join(names)}")
+    values = {name: _points(data[name], f"{field}.{name}", name in PER_HEAD) for name in names}
+    lengths = {
+        len(x) for name in names for x in (values[name] if name in PER_HEAD else [values[name]])
+    }
+    if len(lengths) > 1:
+        raise UserError(field, "has curves of different lengths")
+    if None in values["steps"]:
+        raise UserError(f"{field}.steps", "must be numbers, not None")
+    return kind(**values)
+
+
+def _points(data: Any, field: str, by_head: bool) -> tuple[Any, ...]:
+    """Numbers, or None where there is none; a tuple of them for each head."""
+    if not isinstance(data, list):
+        raise UserError(field, f"must be a list, not {data!r}")
+    if by_head:
+        return tuple(_points(head, field, False) for head in data)
+    for value in data:
+        if value is not None and type(value) not in (int, float) and value not in ("inf", "-inf"):
+            raise UserError(field, f"must be numbers, not {value!r}")
+    return tuple(float(x) if isinstance(x, str) else x for x in data)
+
+
+_NOTHING = {
+    "curve": LearningCurve(steps=(), mean_return=()),
+    "health": Health(steps=(), gradient_norm=(), **dict.fromkeys(PER_HEAD, ())),
+}
