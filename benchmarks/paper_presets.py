@@ -42,8 +42,14 @@ def trajectory(config, seed):
     )
 
 
-def operations(config, recompute):
-    """Of an update: learned states forward and backward, the rest forward only."""
+def operations(config):
+    """Of an update: learned states forward and backward, the rest forward only.
+
+    On a CPU the backward pass repeats the forward pass, for lack of memory.
+    """
+    recompute = config.network.recompute
+    if recompute is None:
+        recompute = jax.default_backend() == "cpu" and config.network.architecture.recompute
     learned = config.unroll_length * config.num_streams
     beyond = (config.lookahead + 1) * config.num_streams
     return FORWARD * ((4 if recompute else 3) * learned + beyond)
@@ -85,7 +91,7 @@ def measure(name, updates):
         seconds.append(time.perf_counter() - start)
         assert np.isfinite(norm)
     best = min(seconds[1:])
-    rate = operations(config, config.network.architecture.recompute) / best
+    rate = operations(config) / best
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{config.agent}, {name}: {count:,} parameters, {best:.2f} s per update "
