@@ -154,7 +154,7 @@ def run(
     if processes is not None and processes < 1:
         raise UserError("processes", f"must be at least 1, not {processes}")
     refuse_changed(folder, study)
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = _console()
     pool = _pool(folder, study, processes, ray)
     summary = progress.shown(folder, study, pool, console)
     _finish(folder, study, summary, console)
@@ -169,7 +169,7 @@ def show(name: Name, once: bool = False) -> None:
     """
     folder = spec.locate(name)
     try:
-        status.watch(folder, spec.read(folder), Console(highlight=False, markup=False, emoji=False), once=once)
+        status.watch(folder, spec.read(folder), _console(), once=once)
     except KeyboardInterrupt:
         return
 
@@ -183,11 +183,11 @@ def plan(name: Name, price: tuple[str, ...] = (), utilisation: tuple[str, ...] =
         utilisation: Share of a machine's peak that is reached, such as v5e=0.4, where it is
             not measured.
     """
+    chosen = machines.chosen(_numbers("price", price), _numbers("utilisation", utilisation))
     folder = spec.locate(name)
     known = name in presets.PRESETS and not (folder / "study.json").exists()
     study = spec.checked(presets.preset(name) if known else spec.read(folder))
-    chosen = machines.chosen(_numbers("price", price), _numbers("utilisation", utilisation))
-    Console(highlight=False, markup=False, emoji=False).print(plans.shown(name, study, chosen))
+    _console().print(plans.shown(name, study, chosen))
 
 
 def one(name: Name, run: Annotated[str, tyro.conf.Positional], attached: bool = False) -> None:
@@ -258,6 +258,11 @@ VERBS: dict[str, Callable[..., None]] = {
     "work": one,
     "seeds": seeds,
 }
+
+
+def _console() -> Console:
+    """Prints names and errors as they are, whatever rich would read in them."""
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _leave_with_parent() -> None:

@@ -19,6 +19,9 @@ from emphatic.study.spec import Study
 
 PATIENCE = 120.0
 """Seconds a task waits for the claim of a predecessor whose machine is given up but still runs."""
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Set to 0, Ray listens on loopback only, on every system; else even 127.0.0.1 becomes the
+machine's address in the network."""
 CANCEL = 60.0
 """Seconds that tasks get to write their checkpoints when the runner is stopped."""
 
@@ -30,9 +33,8 @@ class RayPool:
     """Trying again is Ray's business."""
 
     def __init__(self, folder: Path, study: Study, address: str):
-        self._ray = _ray()
+        self._ray = _connect(address)
         self._folder = folder.resolve()
-        _connect(self._ray, address)
         self._asked = asked = study.resources
         memory = {} if asked.memory_gb is None else {"memory": asked.memory_gb * 1e9}
         self._task = self._ray.remote(
@@ -124,12 +126,18 @@ def _ray() -> ModuleType:
     return ray
 
 
-def _connect(ray: ModuleType, address: str) -> None:
-    """To the cluster that is asked for; `local` starts one here."""
+def _connect(address: str) -> ModuleType:
+    """Ray, in the cluster that is asked for; `local` starts one that does not leave this machine.
+
+    Ray itself would try an address where nobody listens for a quarter of an hour.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
     if address == "local":
-        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        os.environ.setdefault(LOOPBACK, "0")
+        options["include_dashboard"] = False
+    ray = _ray()
+    _refuse_silence(address)
     try:
         ray.init(address=address, **options)
     except ConnectionError as error:
@@ -138,6 +146,20 @@ def _connect(ray: ModuleType, address: str) -> None:
         raise UserError("ray", problem) from None
     except (RuntimeError, ValueError) as error:
         raise UserError("ray", _of_token(error) or work.sentence(error)) from None
+    return ray
+
+
+def _refuse_silence(address: str) -> None:
+    """HOST:PORT where nobody answers."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in address:
+        if address not in ("auto", "local") and not address.startswith("ray://"):
+            raise UserError("ray", f"must be auto, local or HOST:PORT, not {address!r}")
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+    except (OSError, OverflowError) as error:
+        raise UserError("ray", f"nobody answers at {address} ({error})") from None
 
 
 def _of_token(error: Exception) -> str | None:

@@ -169,7 +169,7 @@ def _cores(machine: Machine, found: Sequence[Part]) -> str:
     return f"{cores:.2g} of {machine.cores} cores" if cores and not machine.cpu else "-"
 
 
-def _number(number: float) -> str:
+def _number(number: int | float) -> str:
     return f"{number:,.1f}" if number < 100 else f"{number:,.0f}"
 
 
@@ -188,7 +188,7 @@ def _notes(chosen: Sequence[Machine]) -> list[str]:
     return lines
 
 
-def quantity(number: float) -> str:
+def quantity(number: int | float) -> str:
     """With a prefix, three digits."""
     for size, prefix in _PREFIXES.items():
         if number >= size:

@@ -12,7 +12,7 @@ with nothing of its own left waits for the others' runs, and takes over those of
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from emphatic.runtime import training
 from emphatic.study import ledger, work
@@ -33,6 +33,7 @@ class Ended(NamedTuple):
     error: str = ""
 
 
+@runtime_checkable
 class Pool(Protocol):
     """Where runs are performed."""
 

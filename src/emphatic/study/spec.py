@@ -89,8 +89,8 @@ class Study:
             raise UserError(missing, "are none: a study needs an environment and an agent")
         for agent, seeds in self.agents.items():
             agents.agent(agent)
-            if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-                raise UserError("seeds", f"of {agent} must be at least 1, not {seeds!r}")
+            if seeds < 1:
+                raise UserError("seeds", f"of {agent} must be at least 1, not {seeds}")
         for field, least in {"steps": 1, "episodes": 1, "retries": 0}.items():
             if getattr(self, field) < least:
                 raise UserError(field, f"must be at least {least}, not {getattr(self, field)}")
@@ -210,6 +210,10 @@ def of_json(document: Mapping[str, Any]) -> Study:
         if f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
     }
     defaults["resources"] = configs.to_json(Resources())
+    if isinstance(given := document.get("agents"), Mapping):
+        for agent, seeds in given.items():
+            if type(seeds) is not int:
+                raise UserError("seeds", f"of {agent} must be a whole number, not {seeds!r}")
     if isinstance(given := document.get("resources"), Mapping):
         document = {**document, "resources": {**defaults["resources"], **given}}
     return configs.from_json(Study, {**defaults, **document}, "study")

@@ -156,7 +156,7 @@ def shown(name: str, study: Study, statuses: Sequence[RunStatus], rows: int | No
 def _environments(study: Study, statuses: Sequence[RunStatus]) -> Table:
     """A line per environment: how many runs are where, and the best agent so far."""
     table = _table("environment")
-    states = [state for state, number in counts(statuses).items() if number]
+    states: list[State] = [state for state, number in counts(statuses).items() if number]
     for state in states:
         table.add_column(state, justify="right", no_wrap=True)
     table.add_column("best so far, by evaluation", overflow="fold")
