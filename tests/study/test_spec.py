@@ -150,6 +150,12 @@ def test_new_and_add_write_what_was_said(here, capsys):
     assert study.preset == "minatar"
 
 
+def test_names_are_for_scripts(here, capsys):
+    spec.create(here / "studies" / "toy", TOY)
+    command("status", "toy", "--names")
+    assert capsys.readouterr().out.split() == [run.name for run in TOY.runs]
+
+
 NEW = ["new", "toy", "--envs", "catch", "--agents", "surreal"]
 
 

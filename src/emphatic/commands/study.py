@@ -160,14 +160,18 @@ def run(
     _finish(folder, study, summary, console)
 
 
-def show(name: Name, once: bool = False) -> None:
+def show(name: Name, once: bool = False, names: bool = False) -> None:
     """How far a study is; on a terminal as a table that is renewed until nothing runs.
 
     Args:
         name: Of the study.
         once: Say it once.
+        names: Print the names of its runs instead, a line each, for scripts.
     """
     folder = spec.locate(name)
+    if names:
+        _say("\n".join(run.name for run in spec.read(folder).runs))
+        return
     try:
         status.watch(folder, spec.read(folder), _console(), once=once)
     except KeyboardInterrupt:

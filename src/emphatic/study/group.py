@@ -65,6 +65,5 @@ def _perform(
         )
     if not all(outcome.finished for outcome in outcomes):
         return "stopped"
-    for run in runs:
-        evaluation.evaluate(paths[run.seed], study.episodes, seed=run.seed)
+    evaluation.evaluate_together(list(paths.values()), study.episodes, seeds=list(paths))
     return "done"

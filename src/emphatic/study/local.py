@@ -122,13 +122,17 @@ def _process(folder: Path, name: str, environment: dict[str, str]) -> subprocess
     file.parent.mkdir(exist_ok=True)
     with file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "emphatic", "study", "work", str(folder), name, "--attached"],
+            _command(folder, name),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,
         )
+
+
+def _command(folder: Path, name: str) -> list[str]:
+    return [sys.executable, "-m", "emphatic", "study", "work", str(folder), name, "--attached"]
 
 
 def _how(code: int, log: Path) -> str:
