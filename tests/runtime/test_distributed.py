@@ -113,6 +113,21 @@ def test_when_one_is_killed_the_other_ends_and_the_run_goes_on(killed, cache, tm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_signal_to_one_ends_both_with_a_checkpoint(cache, tmp_path):
+    """As a scheduler sends it, to whichever process it finds first; not to the one that writes."""
+    path = tmp_path / "run"
+    processes = pair(cache, *RUN, "--steps", 1_000_000, "--out", path)
+    wait_for(lambda: (path / "metrics.jsonl").exists() and runs.read_metrics(path))
+    processes[1].send_signal(signal.SIGTERM)
+    first, second = finished(*processes)
+    assert f"emphatic train --resume {path}" in first
+    assert "--resume" not in second
+    saved = checkpoints.latest(path / "checkpoints")
+    assert saved.step == runs.read_metrics(path)[-1]["update"]
+
+
+@pytest.mark.slow
 def test_a_mistake_of_the_run_ends_both(cache, tmp_path):
     (tmp_path / "notes.txt").write_text("not a run")
     processes = pair(cache, *RUN, "--steps", 3200, "--out", tmp_path)

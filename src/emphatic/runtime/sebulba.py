@@ -67,6 +67,7 @@ class Sebulba:
         self._mesh = placement.mesh(devices)
         self._local = [d for d in devices if d.process_index == jax.process_index()]
         self._say = say
+        _check_shares(config.threads, len(self._local))
         self._crew = Crew(
             environment,
             config,
@@ -197,6 +198,15 @@ def _streams_here(streams: int, devices: int) -> np.ndarray:
             "num_streams", f"must be a multiple of the {devices} devices, not {streams}"
         )
     return np.split(np.arange(streams), jax.process_count())[jax.process_index()]
+
+
+def _check_shares(threads: int, devices: int) -> None:
+    """An actor's part goes to whole devices, or whole parts to a device."""
+    if max(threads, devices) % min(threads, devices):
+        raise UserError(
+            "actors.threads",
+            f"must divide the {devices} devices of a process or be a multiple, not {threads}",
+        )
 
 
 def _beside(parts: Sequence[Episodes]) -> Episodes:
