@@ -6,7 +6,22 @@
   share it reaches of what its parts cost in series when each is timed alone (the learner's
   update, the environment's steps, acting), interleaved with it.
 - `netd-ace`'s loop against `surreal`'s: what the emphasis costs.
+- The loop's arithmetic against a plain 512 x 512 product's, interleaved: a step forwards one
+  observation to act and (T + n)/T = 2 to learn, and goes back at twice a forward, 5 x 0.437
+  MFLOP by docs/cost-model.md. A rate per CPU-second falls with what else a machine
+  does, this share much less.
 - Time from the start of a process to the end of its first call, compilation cached.
+
+What it gave (`--quick`) on a two-core x86-64 CPU with a load of over 20, where a plain product
+ran at 128 to 140 GFLOP/s: 23,000 to 27,000 steps per CPU-second, a share of 0.41 to 0.43; the loop
+at 0.97 of its parts in series; emphasis 2.5% of an update and lost in the noise of the
+loop; 7.4 CPU-seconds for a process with a warm cache, 19.4 with a cold one. With two or three
+other processes it was 33,800 steps. 75,000, which was asked for, is a share of 0.65 at
+250 GFLOP/s: not shown.
+
+Where a step's 37 to 44 microseconds went: acting 7, the environment 1, the forward pass of the
+n look-ahead states 6, the gradient of the T learned ones 16; the rest, a fifth to a third,
+are targets, traces, RMSProp and what is logged: many small operations.
 """
 
 import os
@@ -31,6 +46,9 @@ from emphatic.agent.surreal import Transitions
 from emphatic.runtime import anakin
 
 UPDATES = 100
+STEP = 5 * 0.437e6
+"""Floating-point operations of an agent step."""
+SIDE, PRODUCTS = 512, 200
 QUICK = "--quick" in sys.argv
 REPEATS = 3 if QUICK else 9
 
@@ -128,6 +146,17 @@ def acting_alone(agent):
     return lambda: jax.block_until_ready(run(params, jax.random.key(0)))
 
 
+def product():
+    """A plain product of matrices, PRODUCTS times: 2 SIDE³ operations each."""
+    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(SIDE, SIDE)), jnp.float32) / SIDE
+
+    @jax.jit
+    def run(matrix):
+        return jax.lax.scan(lambda x, _: (x @ matrix, None), matrix, length=PRODUCTS)[0]
+
+    return lambda: jax.block_until_ready(run(matrix))
+
+
 def cpu_seconds(calls):
     """Of each call, interleaved, `REPEATS` times."""
     for call in calls.values():
@@ -166,11 +195,18 @@ def main():
             "surreal update": update_alone("surreal"),
             "environment": environment_alone("netd-ace"),
             "acting": acting_alone("netd-ace"),
+            "product": product(),
         }
     )
+    products = taken.pop("product")
     for name, t in taken.items():
         print(f"{name:<16}{steps / np.median(t):>12,.0f} agent steps per CPU-second")
     series = taken["update"] + taken["environment"] + taken["acting"]
+    plain = PRODUCTS * 2 * SIDE**3 / products
+    share = np.median(steps * STEP / taken["netd-ace"] / plain)
+    print(
+        f"loop's arithmetic / plain product's  {share:.3f} of {np.median(plain) / 1e9:.0f} GFLOP/s"
+    )
     print(f"parts in series / whole loop  {np.median(series / taken['netd-ace']):.3f}")
     print(f"netd-ace / surreal, loop      {np.median(taken['netd-ace'] / taken['surreal']):.3f}")
     ratio = np.median(taken["update"] / taken["surreal update"])
