@@ -2,7 +2,11 @@
 
 import dataclasses
 import functools
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import host_environments
 import jax
@@ -61,7 +65,8 @@ class Session:
         self.runtime = Sebulba(
             learner or learner_for(environment),
             environment,
-            ActorsConfig(**config),
+            # A machine with much else to do is no fault of an environment's.
+            ActorsConfig(**{"timeout": 300.0} | config),
             seed=SEED,
             devices=local[:devices],
             acting_devices=local[devices : devices + acting],
@@ -153,12 +158,30 @@ def test_the_same_seed_gives_the_same_bits_whatever_the_timing():
         assert_same(one._replace(metrics=dict(one.metrics)), other)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{"threads": 4}, {"devices": 2}, {"acting": 1}], ids=str)
-def test_threads_and_devices_change_nothing_but_rounding(options):
+def compare(**options):
+    """One thread on one device, and something else."""
     plain, other = ran(ON_CATCH, 8, threads=1), ran(ON_CATCH, 8, **{"threads": 2} | options)
     assert_same(plain[0], other[0], rtol=1e-4)
     np.testing.assert_array_equal(plain[1][0].ended, other[1][0].ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"threads": 4}, {"devices": 2}, {"acting": 1}], ids=str)
+def test_threads_and_devices_change_nothing_but_rounding(options):
+    compare(**options)
+
+
+@pytest.mark.slow
+def test_nor_do_four_devices():
+    """In a process of its own: there are two here."""
+    flags = "--xla_force_host_platform_device_count=4"
+    subprocess.run(
+        [sys.executable, "-c", "import test_sebulba; test_sebulba.compare(devices=4)"],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        check=True,
+        timeout=500,
+    )
 
 
 def decided(learner):
@@ -312,6 +335,8 @@ def test_what_does_not_divide_is_named():
         Session(ON_CATCH, threads=3)
     with pytest.raises(UserError, match=r"actors\.lag: must be at least 0"):
         Session(ON_CATCH, lag=-1)
+    with pytest.raises(UserError, match=r"actors\.threads: must divide the 2 devices"):
+        Session(ON_CATCH, devices=2, threads=3)
 
 
 def test_frames_are_stacked_as_they_were_when_acting():
