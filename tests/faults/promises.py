@@ -40,7 +40,7 @@ PROMISES = {
     5: Promise("NaN and infinity", {"update": Count(54, 543), "run": Count(2, 8)}),
     6: Promise("hostile input", {"options": Count(40, 400), "documents": Count(60, 700)}),
     7: Promise("actors", {"fault": Count(6, 60)}),
-    8: Promise("signals", {"moment": Count(4, 40)}),
+    8: Promise("signals", {"moment": Count(2, 40), "twice": Count(1, 8)}),
     9: Promise("determinism", {"agent": Count(2, 23), "Sebulba": Count(1, 10)}),
     10: Promise("endurance", {"Catch": Count(1, 10), "ALE": Count(1, 10)}),
 }

@@ -330,7 +330,8 @@ def damage(folder, how, garbage):
             (path / "manifest.json").write_bytes(checkpoints._encode(manifest))
     elif how == "another tree":
         shutil.rmtree(folder / "checkpoints")
-        extra = {"log_sizes": {}, "skipped_in_row": 0}
+        sizes = dict.fromkeys(runs.LOGS, 0)
+        extra = {"log_sizes": sizes, "skipped_in_row": 0}
         tree = {"x": np.zeros(2)}
         checkpoints.save(folder / "checkpoints", step=3, tree=tree, extra=extra)
     else:

@@ -1,15 +1,12 @@
-"""A training run: its files, signals, kills, and the commands around it."""
+"""A training run: its files, and the commands around it; tests/faults kills and signals it."""
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
+from processes import finished
 
 from emphatic import cli
 from emphatic.errors import UserError
@@ -26,83 +23,12 @@ def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("cache"))
 
 
-def process(cache, *arguments):
-    """The `emphatic` command in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "emphatic", *map(str, arguments)],
-        env={**os.environ, "EMPHATIC_CACHE": cache, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finished(cache, *arguments):
-    """Run to its end; exit code and output."""
-    started = process(cache, *arguments)
-    output, _ = started.communicate(timeout=300)
-    return started.returncode, output
-
-
-def wait_for_lines(path: Path, count: int, running: subprocess.Popen) -> None:
-    """Until that many lines of metrics are there, or the process ended."""
-    file = path / "metrics.jsonl"
-    for _ in range(3000):
-        lines = file.read_bytes().count(b"\n") if file.exists() else 0
-        if lines >= count or running.poll() is not None:
-            return
-        time.sleep(0.02)
-    pytest.fail("no metrics within a minute")
-
-
-def deterministic(path: Path) -> dict[str, bytes]:
-    """Everything of a run that must not depend on when it was interrupted."""
-    last = max((path / "checkpoints").iterdir())
-    files = [path / "metrics.jsonl", path / "episodes.jsonl", last / "arrays.bin"]
-    return {file.name: file.read_bytes() for file in files} | {"last": last.name.encode()}
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(cache, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "whole"
     code, output = finished(cache, "train", *ARGUMENTS, "--out", path)
     assert code == 0, output
     return path
-
-
-@pytest.mark.slow
-def test_run_killed_ten_times_is_bit_identical(cache, uninterrupted, tmp_path):
-    """Kill -9 at random; parameters, optimiser, traces, environments and files are the same."""
-    path, rng = tmp_path / "killed", random.Random(0)
-    arguments = ["train", *ARGUMENTS, "--out", path]
-    for kill in range(10):
-        running = process(cache, *arguments)
-        wait_for_lines(path, 1 + 2 * kill, running)
-        time.sleep(rng.random() * 0.5)
-        assert running.poll() is None, "the run was over before it could be killed"
-        running.kill()
-        running.communicate()
-        arguments = ["train", "--resume", path]
-    code, output = finished(cache, *arguments)
-    assert code == 0, output
-    assert deterministic(path) == deterministic(uninterrupted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_writes_a_checkpoint_and_leaves(cache, uninterrupted, tmp_path, number):
-    path = tmp_path / "stopped"
-    running = process(cache, "train", *ARGUMENTS, "--out", path)
-    wait_for_lines(path, 2, running)
-    start = time.perf_counter()
-    running.send_signal(number)
-    output, _ = running.communicate(timeout=60)
-    assert running.returncode == 0
-    assert time.perf_counter() - start < 10
-    assert f"emphatic train --resume {path}" in output
-    code, output = finished(cache, "train", "--resume", path)
-    assert code == 0, output
-    assert deterministic(path) == deterministic(uninterrupted)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 
 from emphatic.evaluation import episodes as evaluation
-from emphatic.runtime import compilation
+from emphatic.runtime import compilation, signals
 
 
 def command(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100, seed: int = 0) -> None:
@@ -21,7 +21,8 @@ def command(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100, see
         seed: Of environments and actions.
     """
     compilation.cached()
-    result = evaluation.evaluate(run, episodes, seed=seed)
+    with signals.at_once():
+        result = evaluation.evaluate(run, episodes, seed=seed)
     error = result["standard_error"]
     spread = "" if error is None else f" ± {error:.2f} (standard error)"
     console = Console(highlight=False)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from emphatic.evaluation import animation
 from emphatic.evaluation import episodes as evaluation
-from emphatic.runtime import compilation
+from emphatic.runtime import compilation, signals
 
 
 def command(
@@ -30,7 +30,8 @@ def command(
     """
     compilation.cached()
     out = run / "watch.gif" if out is None else out
-    frames, total = evaluation.record(evaluation.load(run), seed=seed, max_steps=steps)
-    animation.write(out, frames, frames_per_second=fps)
+    with signals.at_once():
+        frames, total = evaluation.record(evaluation.load(run), seed=seed, max_steps=steps)
+        animation.write(out, frames, frames_per_second=fps)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(f"{len(frames)} frames, return {total:.0f}: {out}")

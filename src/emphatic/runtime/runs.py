@@ -71,7 +71,11 @@ class Log:
         return self._size
 
     def close(self) -> None:
-        self._file.close()
+        """What was appended is on the disk; where nothing was, the file stays as it was found."""
+        try:
+            files.sync(self._file)
+        finally:
+            self._file.close()
 
     def _mend(self) -> None:
         """Cut off what does not belong there: a line written in part, or an earlier future."""
@@ -183,15 +187,12 @@ class Run:
 
     def close(self) -> None:
         """Sync and close the logs, let go of the lock."""
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._lock.close)
+            for log in self._logs():
+                stack.callback(log.close)
             if self._writer is not None:
                 self._writer.close()
-            for log in self._logs():
-                log.sync()
-        finally:
-            for log in self._logs():
-                log.close()
-            self._lock.close()
 
     def __enter__(self) -> "Run":
         return self
@@ -336,8 +337,8 @@ def _difference(stored: Any, given: Any, field: str = "") -> tuple[str, str] | N
 def _log_sizes(checkpoint: checkpoints.Checkpoint) -> dict[str, int]:
     """How long the logs were; one that does not say is not of a run."""
     sizes = checkpoint.extra.get("log_sizes")
-    known = isinstance(sizes, dict) and all(name in LOGS for name in sizes)
-    if not known or not all(type(size) is int and size >= 0 for size in sizes.values()):
+    known = isinstance(sizes, dict) and sizes.keys() == set(LOGS)
+    if not sizes or not known or not all(type(x) is int and x >= 0 for x in sizes.values()):
         raise UserError("checkpoint", f"{checkpoint.path} does not say how long the logs were")
     return sizes
 

@@ -35,32 +35,32 @@ from emphatic.runtime.settings import TrainConfig
 
 
 class Together:
-    """The runtime of one configuration and several seeds; states and reports have them first."""
+    """The runtime of one configuration and several seeds; states and reports have them first.
 
-    def __init__(self, made: training.Parts, devices: Sequence[jax.Device]):
+    `state = init(keys)` starts every run, a key each.
+    """
+
+    def __init__(self, made: training.Parts, seeds: int, devices: Sequence[jax.Device]):
         """See `build`."""
         learner, environment = made.learner, made.environment
         assert isinstance(environment, Environment)
-        self._mesh = placement.mesh(devices)
-        self._one, run = anakin.program(learner, environment)
-        place = placement.over(0, self._mesh)
+        init, run = anakin.program(learner, environment)
+        self._one = jax.eval_shape(init, jax.random.key(0))
+        shapes = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), seeds))
+        place = placement.over(0, placement.mesh(devices))
+        self._shardings = jax.tree.map(place, shapes)
 
         def compiled(states, num_updates):
-            states, report = jax.vmap(lambda state: run(state, num_updates))(states)
-            return jax.lax.with_sharding_constraint(states, jax.tree.map(place, states)), report
+            return jax.vmap(lambda state: run(state, num_updates))(states)
 
-        self._compiled = jax.jit(compiled, static_argnums=1, donate_argnums=0)
-
-    def init(self, keys: Key[Array, "seeds"]) -> AnakinState:
-        """The start of every run, a key each."""
-        made = jax.vmap(self._one)
-        shapes = jax.eval_shape(made, keys)
-        shardings = jax.tree.map(placement.over(0, self._mesh), shapes)
-        return jax.jit(made, out_shardings=shardings)(keys)
+        self.init = jax.jit(jax.vmap(init), out_shardings=self._shardings)
+        self.compiled = jax.jit(
+            compiled, static_argnums=1, donate_argnums=0, out_shardings=(self._shardings, None)
+        )
 
     def run(self, state: AnakinState, num_updates: int) -> tuple[AnakinState, Report]:
         """So many updates of every run; the state given is used up."""
-        return self._compiled(state, num_updates)
+        return self.compiled(state, num_updates)
 
     def snapshot(self, state: AnakinState) -> AnakinState:
         """What the checkpoints hold, all runs in one."""
@@ -68,10 +68,10 @@ class Together:
 
     def restore(self, found: Sequence[Checkpoint], keys: Key[Array, "seeds"]) -> AnakinState:
         """Go on from a checkpoint of each run."""
-        template = jax.tree.map(anakin.empty, jax.eval_shape(self._one, keys[0]))
+        del keys
+        template = jax.tree.map(anakin.empty, self._one)
         states = [checkpoint.restore(template) for checkpoint in found]
-        stacked = jax.tree.map(lambda *x: jnp.stack(x), *states)
-        return jax.device_put(stacked, jax.tree.map(placement.over(0, self._mesh), stacked))
+        return jax.device_put(jax.tree.map(lambda *x: jnp.stack(x), *states), self._shardings)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -138,7 +138,7 @@ def build(config: TrainConfig, seeds: int) -> Together:
         raise UserError("seeds", "run together in one process; leave out the other processes")
     if seeds % config.devices:
         raise UserError("seeds", f"must be a multiple of the {config.devices} devices, not {seeds}")
-    return Together(made, distributed.devices(config.devices))
+    return Together(made, seeds, distributed.devices(config.devices))
 
 
 def train(
@@ -195,7 +195,7 @@ def resume(
 def _trained(
     paths: Sequence[Path], config: TrainConfig, runtime: Together, state: AnakinState, log: Logbooks
 ) -> list[training.Outcome]:
-    with training.stop_signal() as stop:
+    with training.stop_signal(training.PATIENCE) as stop:
         outcome = training.loop(paths[0], config, runtime, state, stop, log)
     return [outcome._replace(path=path) for path in paths]
 

@@ -5,13 +5,11 @@
 
 Everything is counted in updates, so the files of a run do not depend on when it was
 interrupted. SIGINT and SIGTERM end the K updates under way, write a checkpoint and return;
-a second one ends the process at once.
+where these take too long, the process ends without one (`signals`).
 """
 
 import contextlib
-import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -31,6 +29,7 @@ from emphatic.runtime.reports import Report
 from emphatic.runtime.runs import Run, read_config
 from emphatic.runtime.sebulba import Sebulba
 from emphatic.runtime.settings import TrainConfig
+from emphatic.runtime.signals import PATIENCE, Stop, stop_signal
 
 
 class Outcome(NamedTuple):
@@ -147,7 +146,11 @@ def train(
         )
 
     run = _by_writer(create)
-    with run or contextlib.nullcontext(), stop_signal() as stop, contextlib.closing(runtime):
+    with (
+        run or contextlib.nullcontext(),
+        stop_signal(PATIENCE) as stop,
+        contextlib.closing(runtime),
+    ):
         state = runtime.init(jax.random.key(config.seed))
         return loop(path, config, runtime, state, stop, Logbook(run, config, progress, say))
 
@@ -165,7 +168,11 @@ def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print
     run, checkpoint = opened or (None, latest(path / "checkpoints"))
     if distributed.from_writer(step := checkpoint.step if checkpoint else 0) != step:
         raise Stopped(f"the processes do not see the same checkpoints in {path}")
-    with run or contextlib.nullcontext(), stop_signal() as stop, contextlib.closing(runtime):
+    with (
+        run or contextlib.nullcontext(),
+        stop_signal(PATIENCE) as stop,
+        contextlib.closing(runtime),
+    ):
         log = Logbook(run, config, progress, say)
         key = jax.random.key(config.seed)
         if checkpoint is None:
@@ -201,7 +208,7 @@ def _by_writer(open_run: Callable[[], Opened]) -> Opened | None:
 
 
 def loop(
-    path: Path, config: TrainConfig, runtime: Runtime, state: Any, stop: "_Stop", log: Log
+    path: Path, config: TrainConfig, runtime: Runtime, state: Any, stop: Stop, log: Log
 ) -> Outcome:
     """Calls of `log_every` updates; while one computes, the last one is written down."""
     total, done = config.num_updates, int(np.asarray(state.learner.updates).flat[0])
@@ -216,28 +223,3 @@ def loop(
     if done > log.saved:
         log.checkpoint(done, runtime.snapshot(state))
     return Outcome(path, done, done >= total)
-
-
-class _Stop:
-    """Whether a signal asked to stop."""
-
-    asked = False
-
-
-@contextlib.contextmanager
-def stop_signal() -> Iterator[_Stop]:
-    """SIGINT and SIGTERM set the flag; a second one ends the process at once."""
-    stop = _Stop()
-
-    def ask(number, frame):
-        del frame
-        if stop.asked:
-            os._exit(128 + number)
-        stop.asked = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
