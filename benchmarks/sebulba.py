@@ -10,6 +10,13 @@
 - Memory and open files after a warm-up and after all updates; compilations after the warm-up.
 - Raw frames, the paper's preset without its learner: actors that act at random at the
   speed of the emulators, stacking included, against the emulators alone.
+- sample-factory 2.1.1 on the same work (asynchronous PPO with V-trace, one epoch, `nature`'s
+  convolutions), where $SAMPLE_FACTORY_PYTHON is the Python of an environment made for it:
+
+    python3.11 -m venv sf
+    sf/bin/pip install torch==2.13.0 sample-factory==2.1.1
+    sf/bin/pip install --no-deps ale-py==0.10.2
+    SAMPLE_FACTORY_PYTHON=sf/bin/python python benchmarks/sebulba.py
 """
 
 import os
@@ -19,7 +26,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import dataclasses
 import logging
+import re
 import resource
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -284,12 +294,75 @@ def raw_frames():
     )
 
 
+SAMPLE_FACTORY = {
+    "env": "atari_breakout",
+    "experiment": "bench",
+    "device": "cpu",
+    "with_wandb": False,
+    "async_rl": True,
+    "serial_mode": False,
+    "num_policies": 1,
+    "num_workers": 2,
+    "num_envs_per_worker": 16,
+    "worker_num_splits": 2,
+    "rollout": 20,
+    "recurrence": 1,
+    "batch_size": 640,
+    "num_batches_per_epoch": 1,
+    "num_epochs": 1,
+    "with_vtrace": True,
+    "normalize_input": False,
+    "normalize_returns": False,
+    "set_workers_cpu_affinity": False,
+    "force_envs_single_thread": True,
+    "decorrelate_experience_max_seconds": 0,
+    "decorrelate_envs_on_one_worker": False,
+    "summaries_use_frameskip": False,
+    "save_every_sec": 100_000,
+}
+"""The same streams, unroll and batch."""
+
+
+def sample_factory():
+    """Agent steps per CPU-second of sample-factory's processes: a long run less a short one."""
+    python = os.environ.get("SAMPLE_FACTORY_PYTHON")
+    if not python:
+        print("sample-factory: not measured, $SAMPLE_FACTORY_PYTHON is not set (see the docstring)")
+        return
+    (short, start), (long, end) = (
+        sample_factory_run(python, steps)
+        for steps in ((1_280, 3_840) if QUICK else (6_400, 64_000))
+    )
+    print(f"sample-factory: {(long - short) / (end - start):,.0f} agent steps per CPU-second")
+
+
+def sample_factory_run(python, steps):
+    """Agent steps done and CPU seconds of all its processes."""
+    program = Path(__file__).with_name("_sample_factory.py")
+    options = [f"--{name}={value}" for name, value in SAMPLE_FACTORY.items()]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [python, program, *options, f"--train_for_env_steps={steps}", f"--train_dir={folder}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = re.search(r"Collected \{0: (\d+)\}", done.stdout)
+    if done.returncode or not found:
+        raise RuntimeError(f"sample-factory ended with {done.returncode}: {done.stdout[-2000:]}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return int(found[1]), cpu
+
+
 def main():
     environment = envs.make("atari/breakout")
     serial_limit(environment)
     emphasis_costs(environment)
     raw_frames()
     held_flat(environment)
+    sample_factory()
 
 
 if __name__ == "__main__":

@@ -193,7 +193,8 @@ class Actor:
         try:
             with self.watch("starting its environments"):
                 self._batch = self._environment.start(self._seeds)
-                pseudo = self._begin(self._batch)
+                frame = self._entered(self._batch)
+            pseudo = self._begin(frame)
             while True:
                 params = self._parameters.get(max(0, self._commit.number - self.post.lag))
                 delivery = self._unroll(self._batch, params[self.post.device], pseudo)
@@ -207,12 +208,17 @@ class Actor:
         finally:
             self._close()
 
-    def _begin(self, batch: Batch) -> HostStep | None:
+    def _entered(self, batch: Batch) -> np.ndarray | None:
+        """The first frames of fresh episodes; None where those that were saved go on."""
+        if self._saved is None:
+            return batch.reset()
+        batch.load(self._saved)
+        return None
+
+    def _begin(self, frame: np.ndarray | None) -> HostStep | None:
         """Stand where the last trajectory led; the pseudo-step from there, if it takes one."""
-        if self._saved is not None:
-            batch.load(self._saved)
+        if frame is None:
             return None
-        frame = batch.reset()
         _check(self._environment, frame, len(self.post.streams), "the first frame")
         pseudo = _pseudo_step(frame)
         if self._commit.observation is not None:
