@@ -28,8 +28,8 @@ What was tried, and what it gave on two shared cores (XLA's CPU backend), [1000,
 What it gave on a two-core x86-64 CPU with a load of over 20, shapes in the order above: NETD and
 V-trace 0.34, 0.35, 0.38 of `rlax + trace` (0.66, 0.60, 0.50 of rlax without any trace). NETD
 adds 22%, 42%, 40% to V-trace alone from ratios, WETD 17%, 19%, 33%; from logits 6% and 8%, 7%
-and 2% at the first two shapes. So at most half of rlax's time, and at most 15% more in a learner that
-starts from logits; not where ratios are given and nothing else is computed.
+and 2% at the first two shapes. So at most half of rlax's time, and at most 15% more in a
+learner that starts from logits; not where ratios are given and nothing else is computed.
 """
 
 import functools
