@@ -122,29 +122,12 @@ def test_your_own_environment(tmp_path):
     assert shares[-1] >= 99
 
 
-def cells(notebook):
-    """The code of a notebook, cell by cell."""
-    content = json.loads((EXAMPLES / notebook).read_text(encoding="utf-8"))
-    return [cell for cell in content["cells"] if cell["cell_type"] == "code"]
-
-
 def test_notebooks_are_kept_without_outputs():
-    for cell in cells("reading_a_run.ipynb"):
-        assert cell["outputs"] == []
-        assert cell["execution_count"] is None
-
-
-@pytest.mark.slow
-def test_reading_a_run(tmp_path):
-    """The notebook's cells run from top to bottom, where there is no run yet."""
-    script = tmp_path / "cells.py"
-    code = ["".join(cell["source"]) for cell in cells("reading_a_run.ipynb")]
-    script.write_text("\n\n".join(code), encoding="utf-8")
-    out = output(script, cwd=tmp_path)
-    assert "netd-ace with n = 5 on 32 streams" in out
-    tenths = out.split("each tenth of the episodes: ")[1].splitlines()[0].split()
-    assert float(tenths[-1]) > float(tenths[0]) + 0.5
-    assert float(out.split("mean return ")[-1].split()[0]) > 0.8
+    """tests/docs_commands.py runs it."""
+    content = json.loads((EXAMPLES / "reading_a_run.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    assert len(code) > 3
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.*")), ids=lambda path: path.name)
