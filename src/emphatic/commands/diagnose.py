@@ -5,16 +5,14 @@ import pathlib
 import re
 from typing import Annotated
 
-import jax
-import numpy as np
 import tyro
-from rich import box, progress
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import emphatic
 from emphatic import mdp
-from emphatic.diagnostics import claims, figures, problems, summaries, sweeps
+from emphatic.commands import experiments, networks
+from emphatic.diagnostics import claims, figures, networks_study, problems, summaries, sweeps
 from emphatic.errors import UserError
 
 SIZES = {
@@ -32,6 +30,7 @@ QUICK += ("wevtrace",)
 QUICK_NS = (1, 5)
 QUICK_RUNS = 25
 WHOLE = ("all", "claims")
+NETWORKS = "networks"
 
 
 def command(
@@ -52,14 +51,17 @@ def command(
 
     Args:
         problem: two-state, baird, collision (also -trap-r1, -restart, -termination), an MDP
-            in a .json file, `all` of the paper, or its `claims` alone.
+            in a .json file, `all` of the paper, or its `claims` alone; rare-exit,
+            rare-exit-3 and rare-loop, where ν depends on the state; or `networks`, the
+            study of off-policy evaluation with value networks.
         algorithms: Names from `emphatic algorithms`, and etd, etd-beta, gtd2, tdc, tdrc.
         n: Bootstrap lengths.
         alphas: Step sizes; 2^-10:2^-2 stands for the powers of two from one to the other.
         runs: Independent runs.
         steps: Learning steps of each run.
         seeds: Seeds; each repeats the whole experiment.
-        quick: 25 runs, the paper's table of algorithms, and n of 1 and 5 only.
+        quick: 25 runs, the paper's table of algorithms, and n of 1 and 5 only; of
+            `networks`, three problems and few seeds.
         redraw: Compute nothing; draw figures and tables from a folder's summaries.
         out: The folder; runs/diagnose-PROBLEM if left out.
     """
@@ -69,6 +71,12 @@ def command(
     given = {field: value for field, value in given.items() if value is not None}
     if problem in WHOLE and (quick or given):
         raise UserError(problem, "is the paper's experiment; for a part of it name a problem")
+    if problem == NETWORKS:
+        if given or alphas != ("2^-14:2^-2",):
+            raise UserError(problem, "is one study; it takes --quick, --redraw and --out alone")
+        study = networks_study.quick() if quick else networks_study.Study()
+        networks.run(study, folder, redraw=redraw)
+        return
     names = tuple(SIZES) if problem in WHOLE else (problem,)
     plan = [_sweep(name, quick, {**given, "alphas": parse_alphas(alphas)}) for name in names]
     console = Console()
@@ -128,51 +136,12 @@ def _problem(name: str) -> tuple[str, problems.Problem]:
 
 def _compute(plan: list[sweeps.Sweep], folder: pathlib.Path, console: Console) -> None:
     """What the folder lacks, and a summary of each sweep."""
-    _claim_folder(plan, folder)
+    experiments.claim(plan, folder)
     total, done = sweeps.work(plan, folder)
-    columns = (
-        progress.TextColumn("learning"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("ETA"),
-        progress.TimeRemainingColumn(elapsed_when_finished=False),
-    )
-    bar = progress.Progress(*columns, console=console, speed_estimate_period=120)
-    try:
-        with bar:
-            task = bar.add_task("", total=total, completed=done)
-            sweeps.run(plan, folder, lambda chunks: bar.update(task, advance=chunks))
-    except KeyboardInterrupt:
-        console.print(f"stopped; the same command goes on from {folder}")
-        raise SystemExit(1) from None
+    with experiments.progressing(total, done, folder, console) as tick:
+        sweeps.run(plan, folder, tick)
     for sweep in plan:
         summaries.save(summaries.summarise(sweep, folder), folder / sweep.name)
-
-
-def _claim_folder(plan: list[sweeps.Sweep], folder: pathlib.Path) -> None:
-    """Writes config.json, or makes sure that the folder's is of this very experiment."""
-    config = json.loads(json.dumps({sweep.name: sweep.config() for sweep in plan}))
-    path = folder / "config.json"
-    if path.exists():
-        before = json.loads(path.read_text())["experiment"]
-        if before != config:
-            what = ", ".join(_differences(before, config))
-            raise UserError(
-                "out", f"{folder} holds another experiment ({what} differ); choose another --out"
-            )
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError("out", f"{folder} is in use and holds no experiment of this command")
-    folder.mkdir(parents=True, exist_ok=True)
-    versions = {"emphatic": emphatic.__version__, "jax": jax.__version__, "numpy": np.__version__}
-    path.write_text(json.dumps({"experiment": config, "versions": versions}, indent=1) + "\n")
-
-
-def _differences(before: dict, now: dict) -> list[str]:
-    if set(before) != set(now):
-        return ["problems"]
-    return sorted({f for name in now for f in now[name] if before[name].get(f) != now[name][f]})
 
 
 def _show(
@@ -203,15 +172,12 @@ def _table(summary: summaries.Summary) -> Table:
         justify = "left" if header == "algorithm" else "right"
         table.add_column(header, justify=justify, no_wrap=True)
     for lane, row in zip(summary.lanes, summaries.rows(summary), strict=True):
-        alphas = dict.fromkeys(_power(row[f"alpha_by_{rule}"]) for rule in summaries.RULES)
+        alphas = dict.fromkeys(
+            experiments.power(row[f"alpha_by_{rule}"]) for rule in summaries.RULES
+        )
         numbers = (f"{row[key]:.2g}" for key in ("rmse_mean", "rmse_median"))
         quartiles = "…".join(f"{x:.2g}" for x in row["rmse_quartiles"])
         diverged = f"{row['diverged']}/{row['runs']}" if row["diverged"] else ""
         best = ", ".join(alphas)
         table.add_row(lane.label, str(lane.n), best, *numbers, quartiles, diverged)
     return table
-
-
-def _power(alpha: float) -> str:
-    exponent = float(np.log2(alpha))
-    return f"2^{exponent:.0f}" if exponent.is_integer() else f"{alpha:g}"
