@@ -21,6 +21,9 @@ HOSTILE = (
 )
 
 
+GAMES = tuple(game.removeprefix("atari/") for game in synthetic.GAMES)
+
+
 def collection(agents=("netd-ace", "surreal"), games=("pong", "breakout"), seeds=(0, 1)):
     """Of the synthetic study, a part."""
     runs = [
