@@ -35,6 +35,11 @@ def test_a_run_is_summed_up(two):
     assert (run.seconds, run.cpu_seconds) == (10.0, 20.0)
 
 
+def test_where_a_command_wrote_is_no_part_of_it():
+    words = ["report", "runs", "--out", "there", "--n", "--summaries=b", "--out=a", "3"]
+    assert folders.without_places(words) == ("report", "runs", "--n", "3")
+
+
 def test_training_return_is_of_the_episodes_of_the_last_tenth(two):
     run = folders.summary(two / "a" / "one", "one")
     updates = [u for u in range(271, 301) if u % 3]

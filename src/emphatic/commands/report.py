@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
     )
     if options.compare is not None:
         collection = only(collection, options.compare)
-    command = ["emphatic", "report", *folders.without_out(argv)]
+    command = ["emphatic", "report", *folders.without_places(argv)]
     out = options.out or _default_out(options.paths[0])
     try:
         if options.summaries is not None:
@@ -120,7 +120,8 @@ def _show(
 
 def _tests(found: Analysis) -> Shown:
     """A line for each comparison; the page has the words."""
-    title = Text(f"against {found.baseline} (p: sign test on games, two-sided, adjusted)")
+    pairs = "games" if any(len(c.games) > 1 for c in found.comparisons) else "seeds"
+    title = Text(f"against {found.baseline}; p: sign test on {pairs}, two-sided, adjusted")
     shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for number, column in enumerate(("Agent", "Better on", "p", "P(better)", "95%")):
         shown.add_column(column, justify="right" if number else "left")
@@ -128,7 +129,7 @@ def _tests(found: Analysis) -> Shown:
         low, high = c.probability_interval
         shown.add_row(
             Text(c.agent),
-            f"{c.on_games.wins} of {c.on_games.pairs}",
+            f"{c.sound.wins} of {c.sound.pairs}",
             p_value(c.adjusted),
             f"{c.probability:.2f}",
             f"{low:.2f} to {high:.2f}",

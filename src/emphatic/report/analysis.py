@@ -40,6 +40,8 @@ def analyse(
     score: Measure | None = None,
 ) -> Analysis:
     """Measure the runs, sum them up, compare the agents; `pair` leaves out all agents but two."""
+    if pair is not None and pair[0] == pair[1]:
+        raise UserError("compare", f"needs two agents, not {pair[0]} twice")
     measured = measures.measure(collection, score=score, reference=reference)
     if pair is not None:
         measured = measures.restricted(measured, pair)

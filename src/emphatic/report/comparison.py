@@ -37,7 +37,7 @@ class Comparison:
     on_seeds: SignTest
     """A pair is a game and a seed, as in the paper. Seeds of a game are no independent games."""
     adjusted: float
-    """Two-sided p of `on_games`, by Holm's method for all comparisons of the report."""
+    """Two-sided p of `sound`, by Holm's method for all comparisons of the report."""
     probability: float
     """That a run of the agent beats a run of the baseline, mean over games."""
     probability_interval: tuple[float, float]
@@ -45,13 +45,18 @@ class Comparison:
     improvements: tuple[Improvement, ...]
     unit: str
 
+    @property
+    def sound(self) -> SignTest:
+        """The test to rely on: on games, or on seeds where there is one environment alone."""
+        return self.on_seeds if len(self.games) == 1 else self.on_games
+
 
 def compare_all(measured: Measured, baseline: str) -> list[Comparison]:
     """Every other agent against the baseline."""
     others = [agent for agent in measured.agents if agent != baseline]
     made = [compare(measured, agent, baseline) for agent in others]
     made = [comparison for comparison in made if comparison.games]
-    adjusted = statistics.holm([comparison.on_games.two_sided for comparison in made])
+    adjusted = statistics.holm([comparison.sound.two_sided for comparison in made])
     return [
         dataclasses.replace(comparison, adjusted=p)
         for comparison, p in zip(made, adjusted, strict=True)
@@ -66,13 +71,13 @@ def compare(measured: Measured, agent: str, baseline: str) -> Comparison:
         np.array([measured.returns(baseline, game).mean() for game in games]),
     )
     probability, interval = _probability(measured, agent, baseline, games)
-    return Comparison(
+    made = Comparison(
         agent=agent,
         baseline=baseline,
         games=games,
         on_games=on_games,
         on_seeds=statistics.sign_test_of(*_pairs(measured, agent, baseline, games)),
-        adjusted=on_games.two_sided,
+        adjusted=1.0,
         probability=probability,
         probability_interval=interval,
         improvements=tuple(
@@ -80,6 +85,7 @@ def compare(measured: Measured, agent: str, baseline: str) -> Comparison:
         ),
         unit=_unit(measured, baseline),
     )
+    return dataclasses.replace(made, adjusted=made.sound.two_sided)
 
 
 def bars(comparison: Comparison) -> Bars:

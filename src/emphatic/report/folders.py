@@ -51,7 +51,7 @@ def summary(folder: Path, name: str) -> RunSummary:
             config=config,
             settings=document["environment"],
             versions=document.get("versions", {}),
-            command=without_out(document.get("command", [])),
+            command=without_places(document.get("command", [])),
             created=document.get("created", ""),
             seconds=seconds,
             cpu_seconds=cpu_seconds,
@@ -176,13 +176,17 @@ def _animations(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(f.name for f in folder.iterdir() if f.suffix in (".gif", ".mp4")))
 
 
-def without_out(command: Sequence[str]) -> tuple[str, ...]:
+WHERE = ("--out", "--summaries")
+"""Options that say where to write, which changes nothing of what is written."""
+
+
+def without_places(command: Sequence[str]) -> tuple[str, ...]:
     """A command line without where it was told to write."""
     kept, skip = [], False
     for word in command:
-        if not skip and word != "--out" and not word.startswith("--out="):
+        if not skip and word.partition("=")[0] not in WHERE:
             kept.append(word)
-        skip = word == "--out"
+        skip = word in WHERE
     return tuple(kept)
 
 

@@ -17,16 +17,7 @@ def statements(comparison: Comparison) -> list[Statement]:
 
 
 def _on_games(c: Comparison, both: tuple[str, str]) -> Statement:
-    n = c.on_games
-    text = (
-        f"{_counted(c, n, 'games')}: sign test on games, p = {p_value(n.one_sided)} one-sided, "
-        f"{p_value(n.two_sided)} two-sided"
-        + (
-            f" ({p_value(c.adjusted)} adjusted for all comparisons here)."
-            if c.adjusted != n.two_sided
-            else "."
-        )
-    )
+    text = f"{_counted(c, c.on_games, 'games')}: sign test on games, {_p_values(c)}"
     return Statement(text=text, allows=_allowed(c), agents=both)
 
 
@@ -68,17 +59,26 @@ def _on_one_game(c: Comparison, both: tuple[str, str]) -> Statement:
     n = c.on_seeds
     if n.smallest > LEVEL:
         allows = f"{n.pairs} pairs of seeds are too few for this test to show anything"
-    elif n.two_sided > LEVEL:
+    elif c.adjusted > LEVEL:
         allows = "This does not show that either agent is better"
     else:
         better, worse = (c.agent, c.baseline) if n.wins > n.losses else (c.baseline, c.agent)
         allows = f"One may say that {better} is better than {worse} on {c.games[0]}"
+    what = f"pairs of seeds on {c.games[0]}"
     return Statement(
-        text=f"{_counted(c, n, f'pairs of seeds on {c.games[0]}')}: sign test, p = "
-        f"{p_value(n.one_sided)} one-sided, {p_value(n.two_sided)} two-sided.",
+        text=f"{_counted(c, n, what)}: sign test, {_p_values(c)}",
         allows=f"{allows}. One environment allows no claim about any other.",
         agents=both,
     )
+
+
+def _p_values(c: Comparison) -> str:
+    """Of the sound test, adjusted where there are several comparisons."""
+    n = c.sound
+    words = f"p = {p_value(n.one_sided)} one-sided, {p_value(n.two_sided)} two-sided"
+    if c.adjusted == n.two_sided:
+        return f"{words}."
+    return f"{words} ({p_value(c.adjusted)} adjusted for all comparisons here)."
 
 
 def _improves(c: Comparison, both: tuple[str, str]) -> Statement:

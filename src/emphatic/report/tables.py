@@ -27,6 +27,8 @@ BESIDE: dict[str, Statistic] = {
     "Interquartile mean": statistics.interquartile_mean,
 }
 """The other order of averaging, and what Agarwal et al. recommend."""
+OF_ONE = ("Mean", "Interquartile mean")
+"""Those that say something of a single environment."""
 GAP = "Optimality gap"
 
 
@@ -38,13 +40,13 @@ def summary(measured: Measured) -> Table | None:
     scale = _scale(measured)
     rows = [
         _row(name, [scale * float(of(m)) for m in matrices])
-        for name, of in (PAPERS | BESIDE).items()
+        for name, of in _chosen(measured, PAPERS | BESIDE).items()
     ]
     if measured.reference is not None:
         count = len(measured.summed)
         reached = [float(statistics.above(1.0)(m)) for m in matrices]
         above = _row(f"Games above {_one(measured)}", reached, lambda x: f"{x:.0f}/{count}")
-        rows.insert(len(PAPERS), above)
+        rows.insert(len(_chosen(measured, PAPERS)), above)
         gaps = [scale * float(statistics.optimality_gap(m)) for m in matrices]
         rows.append(_row(GAP, gaps, least=True))
     return Table(
@@ -54,8 +56,8 @@ def summary(measured: Measured) -> Table | None:
         rows=tuple(rows),
         agents=(None, *measured.agents),
         caption=(
-            "Percentiles are taken over games with each seed and averaged over seeds. "
-            f"{_runs(measured)} The best of each row is bold, whether or not it is by chance."
+            f"{_order(measured)}{_runs(measured)} "
+            "The best of each row is bold, whether or not it is by chance."
         ),
     )
 
@@ -64,7 +66,7 @@ def intervals(measured: Measured) -> Table | None:
     """Some rows of the summary with the interval that resampling the seeds gives."""
     if not measured.summed:
         return None
-    chosen = {"Median": PAPERS["Median"], "Mean": PAPERS["Mean"], **BESIDE}
+    chosen = _chosen(measured, {k: PAPERS[k] for k in ("Median", "Mean")} | BESIDE)
     if measured.reference is not None:
         chosen[GAP] = statistics.optimality_gap
     rows = [
@@ -156,6 +158,12 @@ def as_csv(table: Table) -> bytes:
     return out.getvalue().encode("utf-8", "replace")
 
 
+def _chosen(measured: Measured, rows: dict[str, Statistic]) -> dict[str, Statistic]:
+    """Of one environment there are no percentiles over games."""
+    alone = len(measured.summed) == 1
+    return {name: of for name, of in rows.items() if not alone or name in OF_ONE}
+
+
 def _row(
     name: str,
     values: Sequence[float | None],
@@ -243,6 +251,12 @@ def _title(measured: Measured) -> str:
 def _games(measured: Measured) -> str:
     games = measured.summed
     return games[0] if len(games) == 1 else f"{len(games)} games"
+
+
+def _order(measured: Measured) -> str:
+    if len(measured.summed) == 1:
+        return ""
+    return "Percentiles are taken over games with each seed and averaged over seeds. "
 
 
 def _runs(measured: Measured) -> str:
