@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run check test bench docs help clean
+.PHONY: run check test faults bench docs help clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / - /'
@@ -36,6 +36,10 @@ test: $(READY)  ## everything: check's tools, then all tests
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pytest -n 2 tests
+
+faults: $(READY)  ## the fault battery at full count (an hour or two; goes on where it stopped), docs/reliability.md
+	EMPHATIC_FAULTS=full $(BIN)/pytest -q -p no:cacheprovider tests/faults; code=$$?; \
+	$(BIN)/python tests/faults/table.py && exit $$code
 
 bench: $(READY)  ## every benchmark; each prints ratios measured in one run
 	for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
