@@ -14,6 +14,7 @@ import pytest
 from emphatic import cli
 from emphatic.agent import presets
 from emphatic.errors import UserError
+from emphatic.evaluation import episodes as evaluation
 from emphatic.runtime import anakin, runs, together, training
 from emphatic.runtime.settings import TrainConfig
 
@@ -152,3 +153,24 @@ def test_from_the_command_line(tmp_path, capsys):
     cli.main(["train", "--resume", str(out)])
     assert (out / "seed9" / "metrics.jsonl").read_bytes() == before
     assert f"emphatic evaluate {out / 'seed9'}" in capsys.readouterr().out
+
+
+def test_nothing_is_compiled_after_the_first_call():
+    runtime = together.build(CONFIG, len(SEEDS))
+    keys = jnp.stack([jax.random.key(seed) for seed in SEEDS])
+    state, _ = runtime.run(runtime.init(keys), 2)
+    for _ in range(2):
+        state, _ = runtime.run(state, 2)
+    assert runtime.compiled._cache_size() == 1
+
+
+def test_evaluated_together_is_evaluated_alone(whole, tmp_path):
+    """The same episodes: their returns do not hang on a product's rounding here."""
+    folders = []
+    for seed in SEEDS:
+        shutil.copytree(whole / f"seed{seed}", tmp_path / f"seed{seed}")
+        folders.append(tmp_path / f"seed{seed}")
+    evaluation.evaluate_together(folders, 20, seeds=SEEDS)
+    for folder, seed in zip(folders, SEEDS, strict=True):
+        written = json.loads((folder / "evaluation.json").read_bytes())
+        assert written == evaluation.evaluate(folder, 20, seed=seed)

@@ -1,5 +1,6 @@
 """The paper's evaluation phase: whole games, raw rewards, no learning, the policy as it is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,41 +63,70 @@ def play(
         raise UserError("episodes", f"must be at least 1, not {episodes}")
     streams = min(streams, episodes)
     each = -(-episodes // streams)
-    given = {"each": each, "streams": streams, "seed": seed, "max_steps": max_steps}
-    if isinstance(trained.environment, HostEnvironment):
-        place = (trained.environment, trained.learner, trained.params)
-        found = hosts.episodes_by_stream(*place, **given)
+    environment, learner = trained.environment, trained.learner
+    if isinstance(environment, HostEnvironment):
+        given = {"each": each, "streams": streams, "seed": seed, "max_steps": max_steps}
+        found = hosts.episodes_by_stream(environment, learner, trained.params, **given)
     else:
-        found = _episodes_by_stream(trained.environment, trained, **given)
-    # Round by round, so that a number that is no multiple of the streams drops no stream first.
-    chosen = [found[stream][turn] for turn in range(each) for stream in range(streams)][:episodes]
-    return Episodes(np.array([r for r, _ in chosen]), np.array([n for _, n in chosen]))
+        params = jax.tree.map(lambda x: x[None], trained.params)
+        place = (environment, learner, params)
+        found = _episodes_by_stream(*place, [seed], each, streams, max_steps)[0]
+    return _chosen(found, each, streams, episodes)
+
+
+def play_together(
+    trained: Sequence[Trained], episodes: int, *, seeds: Sequence[int], max_steps: int = 100_000
+) -> list[Episodes]:
+    """`play` for several agents of one configuration and environment, as one program."""
+    environment, learner = trained[0].environment, trained[0].learner
+    if not isinstance(environment, Environment):
+        return [play(one, episodes, seed=seed) for one, seed in zip(trained, seeds, strict=True)]
+    streams = min(32, episodes)
+    each = -(-episodes // streams)
+    params = jax.tree.map(lambda *x: jnp.stack(x), *(one.params for one in trained))
+    found = _episodes_by_stream(environment, learner, params, seeds, each, streams, max_steps)
+    return [_chosen(one, each, streams, episodes) for one in found]
 
 
 def _episodes_by_stream(
     environment: Environment,
-    trained: Trained,
-    *,
+    learner: Learner,
+    params: Any,
+    seeds: Sequence[int],
     each: int,
     streams: int,
-    seed: int,
     max_steps: int,
-) -> list[list[tuple[float, int]]]:
-    """Return and length of at least `each` episodes of each stream."""
-    state = _start(environment, jax.random.key(seed), streams)
-    found: list[list[tuple[float, int]]] = [[] for _ in range(streams)]
-    # The parameters are an argument: agents of one kind share what is compiled, also on disk.
-    compiled = jax.jit(lambda params, state: _advance(environment, trained.learner, params, state))
+) -> list[list[list[tuple[float, int]]]]:
+    """Return and length of at least `each` episodes of each stream of each agent.
+
+    The agents are the first axis of `params`. Parameters are an argument of what is compiled:
+    agents of one kind share it, also on disk.
+    """
+    advance = jax.jit(jax.vmap(lambda *given: _advance(environment, learner, *given)))
+    state = jax.vmap(lambda key: _start(environment, key, streams))(
+        jnp.stack([jax.random.key(seed) for seed in seeds])
+    )
+    found: list[list[list[tuple[float, int]]]] = [[[] for _ in range(streams)] for _ in seeds]
     for _ in range(-(-max_steps // CHUNK)):
-        state, (ended, returns, lengths) = compiled(trained.params, state)
-        for when, stream in zip(*np.nonzero(ended), strict=True):
-            found[stream].append((float(returns[when, stream]), int(lengths[when, stream])))
-        if all(len(stream) >= each for stream in found):
+        state, report = advance(params, state)
+        ended, returns, lengths = map(np.asarray, report)
+        for agent, when, stream in zip(*np.nonzero(ended), strict=True):
+            place = (agent, when, stream)
+            found[agent][stream].append((float(returns[place]), int(lengths[place])))
+        if all(len(stream) >= each for agent in found for stream in agent):
             return found
-    missing = sum(len(stream) < each for stream in found)
+    missing = sum(len(stream) < each for agent in found for stream in agent)
     raise UserError(
         "max_steps", f"of {max_steps} per stream left {missing} streams unfinished; raise it"
     )
+
+
+def _chosen(
+    found: list[list[tuple[float, int]]], each: int, streams: int, episodes: int
+) -> Episodes:
+    """Round by round, so that a number that is no multiple of the streams drops no stream first."""
+    chosen = [found[stream][turn] for turn in range(each) for stream in range(streams)][:episodes]
+    return Episodes(np.array([r for r, _ in chosen]), np.array([n for _, n in chosen]))
 
 
 def _start(environment: Environment, key, streams: int):
@@ -123,7 +153,19 @@ def _advance(played: Environment, learner: Learner, params: Any, state):
 def evaluate(path: Path, episodes: int, *, seed: int = 0) -> dict[str, Any]:
     """Play, and write evaluation.json beside the run; what was written."""
     trained = load(path)
-    played = play(trained, episodes, seed=seed)
+    return _written(path, trained, play(trained, episodes, seed=seed), seed)
+
+
+def evaluate_together(paths: Sequence[Path], episodes: int, *, seeds: Sequence[int]) -> None:
+    """`evaluate` for runs that differ in their seed alone, as one program."""
+    trained = [load(path) for path in paths]
+    played = play_together(trained, episodes, seeds=seeds)
+    for given in zip(paths, trained, played, seeds, strict=True):
+        _written(*given)
+
+
+def _written(path: Path, trained: Trained, played: Episodes, seed: int) -> dict[str, Any]:
+    """evaluation.json of the run."""
     returns = played.returns
     spread = float(returns.std(ddof=1)) if len(returns) > 1 else None
     result = {

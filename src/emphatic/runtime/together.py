@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Key
 
 from emphatic.envs.base import Environment
@@ -40,22 +41,27 @@ class Together:
     `state = init(keys)` starts every run, a key each.
     """
 
-    def __init__(self, made: training.Parts, seeds: int, devices: Sequence[jax.Device]):
+    def __init__(self, made: training.Parts, devices: Sequence[jax.Device]):
         """See `build`."""
         learner, environment = made.learner, made.environment
         assert isinstance(environment, Environment)
         init, run = anakin.program(learner, environment)
+        mesh, spec = placement.mesh(devices), PartitionSpec(placement.STREAMS)
         self._one = jax.eval_shape(init, jax.random.key(0))
-        shapes = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), seeds))
-        place = placement.over(0, placement.mesh(devices))
-        self._shardings = jax.tree.map(place, shapes)
+        self._sharding = NamedSharding(mesh, spec)
+
+        def apart(function):
+            """Each device computes its own seeds: nothing is there to be exchanged."""
+            return jax.shard_map(
+                jax.vmap(function), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
+            )
 
         def compiled(states, num_updates):
-            return jax.vmap(lambda state: run(state, num_updates))(states)
+            return apart(lambda state: run(state, num_updates))(states)
 
-        self.init = jax.jit(jax.vmap(init), out_shardings=self._shardings)
+        self.init = jax.jit(apart(init), out_shardings=self._sharding)
         self.compiled = jax.jit(
-            compiled, static_argnums=1, donate_argnums=0, out_shardings=(self._shardings, None)
+            compiled, static_argnums=1, donate_argnums=0, out_shardings=self._sharding
         )
 
     def run(self, state: AnakinState, num_updates: int) -> tuple[AnakinState, Report]:
@@ -71,7 +77,7 @@ class Together:
         del keys
         template = jax.tree.map(anakin.empty, self._one)
         states = [checkpoint.restore(template) for checkpoint in found]
-        return jax.device_put(jax.tree.map(lambda *x: jnp.stack(x), *states), self._shardings)
+        return jax.device_put(jax.tree.map(lambda *x: jnp.stack(x), *states), self._sharding)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -138,7 +144,7 @@ def build(config: TrainConfig, seeds: int) -> Together:
         raise UserError("seeds", "run together in one process; leave out the other processes")
     if seeds % config.devices:
         raise UserError("seeds", f"must be a multiple of the {config.devices} devices, not {seeds}")
-    return Together(made, seeds, distributed.devices(config.devices))
+    return Together(made, distributed.devices(config.devices))
 
 
 def train(
