@@ -27,7 +27,7 @@ Statistic = Callable[[Scores], Values]
 def percentile(q: float) -> Statistic:
     """The q-th percentile over games in each run, averaged over runs: the paper's order.
 
-    A run here is the games played with one seed, as in the paper's Figure 4, whose shaded
+    A run here is the games played with one seed, as in the paper's Figure 7, whose shaded
     areas need a median for each seed. Between two games it interpolates linearly.
     """
 

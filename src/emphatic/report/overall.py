@@ -20,7 +20,7 @@ THRESHOLDS = 101
 
 
 def median_curve(collection: Collection, measured: Measured) -> Chart | None:
-    """The paper's Figure 4: the median over games while training, with its spread over seeds.
+    """The paper's Figure 7: the median over games while training, with its spread over seeds.
 
     For each seed the median over games; of these the mean, and one standard deviation.
     Where lengths differ, runs are laid beside each other by the part that is done.
