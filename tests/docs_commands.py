@@ -151,6 +151,9 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     ("emphatic train *", parsed),
     ("emphatic evaluate *", of_catch("--episodes", "10")),
     ("emphatic watch *", of_catch("--steps", "10")),
+    ("emphatic report *--compare *", parsed),
+    ("emphatic report results/*", parsed),
+    ("emphatic report *", of_catch("--out", "pages/catch")),
 ]
 
 
