@@ -1,6 +1,6 @@
 """Real studies on this machine: processes, a kill -9, a signal, two runners, MinAtar."""
 
-import itertools
+import dataclasses
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ import time
 import pytest
 
 from emphatic.runtime import runs
-from emphatic.study import ledger, local, spec
+from emphatic.study import ledger, local, spec, work
 
 COMPARED = ("metrics.jsonl", "episodes.jsonl", "evaluation.json")
 NEW = ["--agents", "surreal", "netd-ace", "--seeds", 2, "--steps", 25_600, "--episodes", 8]
@@ -196,25 +196,32 @@ def test_two_games_two_agents_two_seeds(finished, environ, tmp_path):
     run = ledger.run_folder(folder, "minatar-breakout-netd-ace-seed1")
     written = (run / "evaluation.json").read_bytes()
     command = [sys.executable, "-m", "emphatic", "evaluate", run, "--episodes", "2", "--seed", "1"]
-    flags = {"XLA_FLAGS": local.ONE_THREAD}
+    flags = {"XLA_FLAGS": work.ONE_THREAD, "NPROC": "1"}
     subprocess.run(command, env=environ | flags, check=True, capture_output=True, timeout=300)
     assert (run / "evaluation.json").read_bytes() == written
 
 
 def test_cores_are_dealt_out():
-    assert local.shares([0, 1], 2) == [[0], [1]]
-    assert local.shares([0, 1], 3) == [[0], [1], [0]]
-    assert local.shares([2, 3, 5, 7, 11], 2) == [[2, 3], [5, 7, 11]]
-    assert list(itertools.chain(*local.shares(list(range(13)), 5))) == list(range(13))
+    assert local.shares([0, 1], 2, 1) == [[0], [1]]
+    assert local.shares([0, 1], 3, 1) == [[0], [1], [0]]
+    assert local.shares([2, 3, 5, 7, 11], 2, 2) == [[2, 3], [5, 7]]
+    assert local.shares([0, 1], 1, 16) == [[0, 1]]
 
 
-def test_a_process_with_one_core_has_one_thread(monkeypatch):
-    """And what the user asked of XLA stays."""
+def test_a_run_computes_with_the_threads_of_its_study(monkeypatch):
+    """Not with those of the place it happens to run at; what the user asked of XLA stays."""
+    monkeypatch.setenv("NPROC", "64")
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=here")
-    assert local.environment(1)["XLA_FLAGS"] == f"--xla_dump_to=here {local.ONE_THREAD}"
-    assert local.environment(4)["XLA_FLAGS"] == "--xla_dump_to=here"
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=true")
-    assert local.environment(1)["XLA_FLAGS"] == "--xla_cpu_multi_thread_eigen=true"
+    one = spec.Study(environments=("catch",), agents={"surreal": 1})
+    four = dataclasses.replace(one, resources=spec.Resources(cpus=4.0))
+    work.use_threads(four)
+    assert os.environ["NPROC"] == "4"
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_to=here"
+    work.use_threads(one)
+    assert os.environ["NPROC"] == "1"
+    assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=here {work.ONE_THREAD}"
+    half = dataclasses.replace(one, resources=spec.Resources(cpus=0.5))
+    assert half.resources.threads == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot pin")
@@ -223,7 +230,8 @@ def test_a_process_is_pinned_to_its_core(tmp_path, monkeypatch):
     code = "import os, sys; print(sorted(os.sched_getaffinity(0)), flush=True); sys.exit(75)"
     monkeypatch.setattr(local, "_command", lambda folder, name: [sys.executable, "-c", code])
     (folder / "attempts").mkdir(parents=True)
-    pool = local.LocalPool(folder, 1, tries=1)
+    study = spec.Study(environments=("catch",), agents={"surreal": 1})
+    pool = local.LocalPool(folder, study, 1)
     monkeypatch.setattr(pool, "_shares", [[local.cores()[-1]]])
     pool.start("a-run")
     ended = []

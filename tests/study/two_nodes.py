@@ -22,6 +22,7 @@ for name in ("XLA_FLAGS", "RAY_ADDRESS"):
 os.environ |= {
     "JAX_PLATFORMS": "cpu",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

@@ -79,7 +79,7 @@ def new(
         set: Fields of every run's configuration, such as entropy_cost=0.02.
         episodes: Whole episodes each run is evaluated on after training; default 100.
         retries: Times a failed run is tried again; default 2.
-        cpus: Cores a run asks of a Ray cluster; default 1.
+        cpus: Cores of a run, here and on a Ray cluster; default 1.
         gpus: Accelerators a run asks of a Ray cluster, such as 0.25; default 0.
         memory_gb: Memory a run asks of a Ray cluster; default: it does not.
     """
@@ -139,8 +139,8 @@ def run(
 
     Args:
         name: Of the study.
-        processes: Runs at a time on this machine, each with its share of the cores; default:
-            one for each core.
+        processes: Runs at a time on this machine; default: as many as it has cores for, at one
+            core each if study.json does not say otherwise.
         ray: Run on a Ray cluster: its address, `auto` for the one this machine is part of,
             `local` to start one here.
         retries: Times a failed run is tried again; default: what study.json says.
@@ -213,6 +213,7 @@ def one(name: Name, run: Annotated[str, tyro.conf.Positional], attached: bool = 
             _say(f"{line['steps']:>13,} steps after {seconds:,.0f} s")
 
     try:
+        work.use_threads(spec.read(spec.locate(name)))
         outcome = work.perform(spec.locate(name), run, progress=say)
     except Busy as error:
         print(f"emphatic: {error}", file=sys.stderr)
@@ -293,8 +294,7 @@ def _choose(
 
 def _pool(folder: Path, study: Study, processes: int | None, ray: str | None) -> Pool:
     if ray is None:
-        number = len(local.cores()) if processes is None else processes
-        return local.LocalPool(folder, number, study.retries + 1)
+        return local.LocalPool(folder, study, processes)
     from emphatic.study.cluster import RayPool
 
     pool = RayPool(folder, study, ray)

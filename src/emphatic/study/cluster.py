@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from emphatic.errors import UserError
-from emphatic.study import ledger, local, work
+from emphatic.runtime import compilation
+from emphatic.study import ledger, spec, work
 from emphatic.study.runner import Ended
 from emphatic.study.spec import Study
 
@@ -45,14 +46,15 @@ class RayPool:
             max_calls=1,
             **memory,
         )(task)
-        self._flags = local.environment(1 if asked.cpus <= 1 else 2)["XLA_FLAGS"]
         self._names: dict[Any, str] = {}
 
     def free(self) -> int:
         return 1
 
     def start(self, name: str) -> None:
-        reference = self._task.options(name=name).remote(str(self._folder), name, self._flags)
+        reference = self._task.options(name=name).remote(
+            str(self._folder), name, os.environ.get("XLA_FLAGS", "")
+        )
         self._names[reference] = name
 
     def ended(self) -> list[Ended]:
@@ -102,15 +104,16 @@ class RayPool:
 
 
 def task(folder: str, name: str, flags: str) -> str:
-    """A run on a node: `done`, `stopped`, or `busy` where another runner has it."""
-    # JAX has not started yet: a process of its own.
-    os.environ["XLA_FLAGS"] = flags
-    from emphatic.runtime import compilation
+    """A run on a node: `done`, `stopped`, or `busy` where another runner has it.
 
-    compilation.cached()
+    `flags` are the XLA_FLAGS of the runner, for those a node was started with may be others.
+    """
     if not Path(folder).is_dir():
         node = socket.gethostname()
         raise UserError("study", f"{node} does not see {folder}: it must be shared by all nodes")
+    os.environ["XLA_FLAGS"] = flags
+    work.use_threads(spec.read(Path(folder)))
+    compilation.cached()
     try:
         return work.perform(Path(folder), name, patience=PATIENCE)
     except ledger.Busy:

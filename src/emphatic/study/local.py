@@ -1,9 +1,8 @@
-"""Runs on this machine: a process each, and a core each.
+"""Runs on this machine: a process each, and as many cores each as the study says, which is one.
 
 Small runs are fastest so: XLA's threads cost more than they bring, and `vmap` over seeds is slower
-on a CPU. Each process is pinned to its share of the cores, where the system can do that, and
-told to use no more than that. It reads its standard input only to notice that the runner has
-gone: then it writes its checkpoint and leaves.
+on a CPU. Each process is pinned to its cores, where the system can do that. It reads its standard
+input only to notice that the runner has gone: then it writes its checkpoint and leaves.
 """
 
 import itertools
@@ -17,13 +16,13 @@ from typing import NamedTuple
 
 from emphatic.study import ledger
 from emphatic.study.runner import Ended, Outcome
+from emphatic.study.spec import Study
 
 BUSY, STOPPED = 75, 130
 """How `emphatic study work` exits when another process has the run, and after a signal."""
 
 _OUTCOMES: dict[int, Outcome] = {0: "done", BUSY: "busy", STOPPED: "stopped"}
 
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 PAUSE = 0.05
 """Seconds between looks at the processes."""
 
@@ -40,21 +39,22 @@ def cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def shares(cores: list[int], processes: int) -> list[list[int]]:
-    """The cores of each of so many processes: dealt out, or shared where they are too few."""
-    if processes >= len(cores):
-        return [[cores[place % len(cores)]] for place in range(processes)]
-    bounds = [len(cores) * place // processes for place in range(processes + 1)]
-    return [cores[a:b] for a, b in itertools.pairwise(bounds)]
+def shares(cores: list[int], processes: int, each: int) -> list[list[int]]:
+    """The cores of each of so many processes, dealt out in turn, again from the first if need be."""
+    ring = itertools.cycle(cores)
+    each = min(each, len(cores))
+    return [sorted(itertools.islice(ring, each)) for _ in range(processes)]
 
 
 class LocalPool:
-    """So many processes on this machine."""
+    """So many processes on this machine; None: as many as there are cores for."""
 
-    def __init__(self, folder: Path, processes: int, tries: int):
-        self.tries = tries
+    def __init__(self, folder: Path, study: Study, processes: int | None = None):
+        self.tries = study.retries + 1
         self._folder = folder
-        self._shares = shares(cores(), processes)
+        mine, each = cores(), study.resources.threads
+        processes = processes or max(1, len(mine) // each)
+        self._shares = shares(mine, processes, each)
         self._places: list[_Child | None] = [None] * processes
 
     def free(self) -> int:
@@ -62,11 +62,10 @@ class LocalPool:
 
     def start(self, name: str) -> None:
         place = self._places.index(None)
-        mine = self._shares[place]
-        process = _process(self._folder, name, environment(len(mine)))
+        process = _process(self._folder, name)
         if hasattr(os, "sched_setaffinity"):
             # Before its interpreter has made a thread: those that come inherit it.
-            os.sched_setaffinity(process.pid, mine)
+            os.sched_setaffinity(process.pid, self._shares[place])
         self._places[place] = _Child(name, process)
 
     def ended(self) -> list[Ended]:
@@ -108,15 +107,7 @@ class LocalPool:
         return Ended(child.name, "failed", error)
 
 
-def environment(number_of_cores: int) -> dict[str, str]:
-    """Of a process: ours, and with one core no threads but one in XLA's matrix products."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if number_of_cores == 1 and "xla_cpu_multi_thread_eigen" not in flags:
-        flags = f"{flags} {ONE_THREAD}".strip()
-    return {**os.environ, "XLA_FLAGS": flags, "PYTHONUNBUFFERED": "1"}
-
-
-def _process(folder: Path, name: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _process(folder: Path, name: str) -> subprocess.Popen[bytes]:
     """`emphatic study work`, in a session of its own: a Ctrl-C reaches it through us, once."""
     file = ledger.log_file(folder, name)
     file.parent.mkdir(exist_ok=True)
@@ -126,7 +117,7 @@ def _process(folder: Path, name: str, environment: dict[str, str]) -> subprocess
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
 

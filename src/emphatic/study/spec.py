@@ -44,20 +44,25 @@ class RunSpec(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one run asks of a Ray cluster."""
+    """What one run asks for."""
 
     cpus: float = 1.0
-    """Cores."""
+    """Cores, here and on a Ray cluster."""
     gpus: float = 0.0
-    """Accelerators; 0.25 lets four runs share one."""
+    """Accelerators, of a Ray cluster; 0.25 lets four runs share one."""
     memory_gb: float | None = None
-    """Host memory; None: not reserved."""
+    """Host memory, of a Ray cluster; None: not reserved."""
 
     def __post_init__(self):
         for field in ("cpus", "gpus", "memory_gb"):
             value = getattr(self, field)
             if value is not None and not 0 <= value < math.inf:
                 raise UserError(f"resources.{field}", f"must not be negative, but is {value}")
+
+    @property
+    def threads(self) -> int:
+        """That XLA computes with. Part of what a run is: sums are rounded as they are divided."""
+        return max(1, int(self.cpus))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +86,7 @@ class Study:
     retries: int = 2
     """Times a run that failed is tried again before it is reported."""
     resources: Resources = dataclasses.field(default_factory=Resources)
-    """Of each run, on a Ray cluster."""
+    """Of each run."""
 
     def __post_init__(self):
         if not self.environments or not self.agents:

@@ -4,6 +4,7 @@ What a runner's processes and Ray's tasks do; `emphatic study work NAME RUN` doe
 """
 
 import datetime
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,21 @@ from emphatic.runtime import configs, runs, training
 from emphatic.runtime.settings import TrainConfig
 from emphatic.study import ledger, spec
 from emphatic.study.spec import CONTROLS, RunSpec, Study
+
+
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+
+
+def use_threads(study: Study) -> None:
+    """XLA computes with the study's number of threads, whatever cores there are here.
+
+    Its results depend on that number in their last digits, so a run would otherwise depend on
+    where it ran. To be said before JAX computes anything; NPROC is XLA's name for it.
+    """
+    os.environ["NPROC"] = str(study.resources.threads)
+    flags = os.environ.get("XLA_FLAGS", "")
+    if study.resources.threads == 1 and "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
 
 
 def perform(
