@@ -1,5 +1,6 @@
 """Run folders as training leaves them, made without training."""
 
+import json
 from pathlib import Path
 
 from emphatic.agent import presets
@@ -68,9 +69,9 @@ def make(
     return folder
 
 
-def evaluation(folder, mean, *, steps):
+def evaluation(folder, mean, *, steps, episodes=100):
     spread = {"standard_deviation": 1.0, "standard_error": 0.1}
-    found = {"steps": steps, "episodes": 100, "mean": mean, "median": mean, **spread}
+    found = {"steps": steps, "episodes": episodes, "mean": mean, "median": mean, **spread}
     runs.write_evaluation(folder, found)
 
 
@@ -87,8 +88,6 @@ def _episodes(metrics):
 
 
 def _edit_versions(folder, versions):
-    import json
-
     file = folder / "config.json"
     document = json.loads(file.read_bytes())
     document["versions"] |= versions

@@ -278,11 +278,12 @@ def test_nothing_there_is_a_sentence(tmp_path, two):
 def test_runs_that_do_not_belong_together_are_named(tmp_path):
     made_runs.make(tmp_path / "old", seed=0, updates=3, versions={"jax": "0.9"}, evaluated=1.0)
     made_runs.make(tmp_path / "new", seed=1, versions={"jax": "0.10"})
-    made_runs.evaluation(tmp_path / "new", 1.0, steps=100)
+    made_runs.evaluation(tmp_path / "new", 1.0, steps=100, episodes=7)
     found = " ".join(collect([tmp_path]).problems)
     assert "The runs are of different versions of jax: 0.10, 0.9." in found
     assert "Not finished, and counted as far as they got: old (960 of 96,000 steps)." in found
     assert "Evaluated before the end of training: new." in found
+    assert "The evaluations are of different numbers of episodes: 7, 100." in found
 
 
 def test_variants_of_an_agent_are_told_apart_by_what_differs(tmp_path):

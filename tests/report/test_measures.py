@@ -68,6 +68,15 @@ def test_runs_without_the_score_asked_for_are_named():
         measures.measure(collection(TWO, evaluated=False), score="evaluation")
 
 
+def test_runs_without_any_episode_still_make_a_report():
+    """Of their curves and health; there is nothing to compare."""
+    found = collection({("a", BREAKOUT): [1.0]})
+    none = [dataclasses.replace(run, evaluation=None, training=None) for run in found.runs]
+    analysed = analysis.analyse(dataclasses.replace(found, runs=tuple(none)))
+    assert analysed.tables == analysed.charts == analysed.statements == ()
+    assert "because they have no episode in their last tenth" in analysed.measured.notes[0]
+
+
 def test_raw_returns_of_different_environments_are_not_added_up():
     found = measures.measure(collection(TWO))
     assert found.reference is None

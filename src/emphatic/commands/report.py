@@ -18,8 +18,8 @@ from emphatic.report.content import Cell, Statement, Table
 from emphatic.report.measures import Measure
 from emphatic.report.sentences import p_value
 
-SHOWN = 8
-"""Problems that are printed; the page has them all."""
+SHOWN, LONG = 8, 300
+"""Problems that are printed, and how much of one; the page has them all."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,8 @@ def _show(
     console: Console, collection: Collection, found: Analysis, where: Path, in_words: bool
 ) -> None:
     """The first table, the tests, and where the rest is."""
-    console.print(_table(found.tables[0]))
+    if found.tables:
+        console.print(_table(found.tables[0]))
     if in_words:
         for statement in found.statements:
             console.print(_sentence(statement))
@@ -112,7 +113,8 @@ def _show(
         console.print(_tests(found))
     problems = (*collection.problems, *found.measured.notes)
     for problem in problems[:SHOWN]:
-        console.print(Text(f"! {problem}", style="yellow"))
+        shown = problem if len(problem) <= LONG else f"{problem[:LONG]}…"
+        console.print(Text(f"! {shown}", style="yellow"))
     if len(problems) > SHOWN:
         console.print(Text(f"! and {len(problems) - SHOWN} more, on the page", style="yellow"))
     console.print(f"page: {where}", soft_wrap=True, markup=False)

@@ -91,7 +91,7 @@ def measure(
     if without:
         why = "no evaluation" if chosen == "evaluation" else "no episode in their last tenth"
         notes.append(f"Left out of all scores, because they have {why}: {', '.join(without)}.")
-    if not found:
+    if not found and score is not None:
         raise UserError("score", f"no run has one of {chosen}: call emphatic evaluate, or train on")
     raw = Measured(
         measure=chosen,
@@ -142,7 +142,7 @@ def _reference(raw: Measured, asked: str | None) -> Reference | None:
         return None
     if asked is None or asked == "human":
         known = [e for e in raw.environments if scores.human().knows(e)]
-        if asked and not known:
+        if asked and raw.environments and not known:
             raise UserError("reference", "none of the environments has human scores")
         return scores.human() if known else None
     if asked in raw.agents:

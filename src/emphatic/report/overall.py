@@ -52,7 +52,8 @@ def median_curve(collection: Collection, measured: Measured) -> Chart | None:
         series=tuple(series),
         caption=(
             f"Each point is the mean return of the episodes in the {WINDOW:.0%} of the run before "
-            "it; the line is the mean over seeds, the band one standard deviation over seeds."
+            "it, up to where every run has come; the line is the mean over seeds, the band one "
+            "standard deviation over seeds."
         ),
     )
 

@@ -88,8 +88,10 @@ def intervals(measured: Measured) -> Table | None:
     )
 
 
-def returns(measured: Measured) -> Table:
+def returns(measured: Measured) -> Table | None:
     """Mean return by environment and agent, with its standard error over seeds."""
+    if not measured.environments:
+        return None
     return Table(
         name="returns",
         title=f"Mean return, {_what(measured)}",

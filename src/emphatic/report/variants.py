@@ -84,6 +84,10 @@ def mixtures(runs: Sequence[RunSummary]) -> Iterator[str]:
             f"{r.name} ({r.steps:,} of {r.steps_planned:,} steps)" for r in unfinished
         )
         yield f"Not finished, and counted as far as they got: {names}."
+    episodes = sorted({run.evaluation.episodes for run in runs if run.evaluation})
+    if len(episodes) > 1:
+        counts = ", ".join(map(str, episodes))
+        yield f"The evaluations are of different numbers of episodes: {counts}."
     stale = [run.name for run in runs if run.evaluation and run.evaluation.steps < run.steps]
     if stale:
         yield f"Evaluated before the end of training: {', '.join(stale)}."
