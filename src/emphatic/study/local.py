@@ -40,7 +40,7 @@ def cores() -> list[int]:
 
 
 def shares(cores: list[int], processes: int, each: int) -> list[list[int]]:
-    """The cores of each of so many processes, dealt out in turn, again from the first if need be."""
+    """The cores of each of so many processes, dealt out in turn, then again from the first."""
     ring = itertools.cycle(cores)
     each = min(each, len(cores))
     return [sorted(itertools.islice(ring, each)) for _ in range(processes)]

@@ -16,7 +16,6 @@ from emphatic.runtime.settings import TrainConfig
 from emphatic.study import ledger, spec
 from emphatic.study.spec import CONTROLS, RunSpec, Study
 
-
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
