@@ -37,7 +37,7 @@ from emphatic.study import ledger, spec  # noqa: E402
 
 NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "include_dashboard": False}
 COMPARED = ("metrics.jsonl", "episodes.jsonl", "evaluation.json")
-STEPS = 480_000
+STEPS = 320_000
 BEGAN = time.monotonic()
 
 
