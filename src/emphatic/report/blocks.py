@@ -174,7 +174,11 @@ def health(charts: Sequence[Chart]) -> Markup | None:
 def _dashes(charts: Sequence[Chart]) -> Markup:
     """Which dash is which head."""
     heads = sorted({(line.dash, line.name) for chart in charts for line in chart.series})
-    keys = [join([swatch(Look(COLOURLESS, dash)), f" {name}"]) for dash, name in heads if name]
+    keys = [
+        join([swatch(Look(COLOURLESS, dash)), "\u00a0", name.replace(" ", "\u00a0")])
+        for dash, name in heads
+        if name
+    ]
     return join([join(keys, ", "), "."]) if keys else join([])
 
 

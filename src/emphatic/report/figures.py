@@ -14,7 +14,7 @@ import matplotlib.ticker
 import numpy as np
 
 from emphatic.report.content import Bars, Chart
-from emphatic.report.markup import slug
+from emphatic.report.markup import legible, slug
 from emphatic.report.palette import COLOURS, DASHES, Look
 
 Figure = matplotlib.figure.Figure
@@ -113,9 +113,9 @@ def _panel(axis: Axes, chart: Chart, looks: Looks) -> None:
 
 
 def _words(text: str, most: int = 70) -> str:
-    """On one line, not endless, and valid: names of runs may hold anything."""
-    legible = " ".join(text.encode("utf-8", "replace").decode().split())
-    return legible if len(legible) <= most else f"{legible[: most - 1]}…"
+    """On one line and not endless: names of runs may hold anything."""
+    words = " ".join(legible(text).split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def _short(value: float, _place: object = None) -> str:

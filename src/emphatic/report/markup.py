@@ -11,6 +11,8 @@ import urllib.parse
 from collections.abc import Iterable
 from typing import Any
 
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, those that turn the direction of what follows, and halves of letters."""
 _VOID = frozenset({"input", "br", "img"})
 
 
@@ -22,7 +24,12 @@ class Markup(str):
 
 def text(value: object) -> Markup:
     """`value` as it reads, its markup taken for letters."""
-    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
+    return value if isinstance(value, Markup) else Markup(html.escape(legible(str(value))))
+
+
+def legible(words: str) -> str:
+    """`words` with a mark in place of what cannot be seen and would change what can."""
+    return _UNSEEN.sub("\ufffd", words)
 
 
 def join(parts: Iterable[object], between: str = "") -> Markup:
@@ -37,7 +44,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
         if value is None or value is False:
             continue
         key = key.rstrip("_").replace("_", "-")
-        words.append(key if value is True else f'{key}="{html.escape(str(value))}"')
+        words.append(key if value is True else f'{key}="{html.escape(legible(str(value)))}"')
     opening = Markup(f"<{' '.join(words)}>")
     if name in _VOID:
         return opening
@@ -52,6 +59,7 @@ def link(path: str, *children: object) -> Markup:
 def data(value: Any) -> Markup:
     """JSON that can stand in a `<script>`: nothing in it ends that."""
     document = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    document = legible(document)
     for letter in "<>&\u2028\u2029":
         document = document.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(document)

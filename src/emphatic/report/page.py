@@ -92,10 +92,10 @@ def write(
 
 
 def write_html(out: Path, parts: Parts) -> Path:
-    """The page alone. Of a name that is no valid Unicode it shows the letters that are."""
+    """The page alone."""
     out.mkdir(parents=True, exist_ok=True)
     page = out / "index.html"
-    page.write_bytes(html(parts, out).encode("utf-8", "replace"))
+    page.write_bytes(html(parts, out).encode("utf-8"))
     return page
 
 
