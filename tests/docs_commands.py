@@ -78,6 +78,11 @@ def apart(*arguments: str) -> Callable[[str], None]:
     return elsewhere
 
 
+def aside(command: str) -> None:
+    """A second study of a name that the page has used."""
+    run(command.replace(" mine ", " another "))
+
+
 def parsed(command: str) -> None:
     """Options read and checked, nothing computed."""
     from emphatic.commands import parsing
@@ -135,7 +140,9 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     (".venv/bin/pre-commit install", taken_as_read),
     ("pip install *", installs),
     ("make *", target),
+    ("ray *", taken_as_read),
     ("pytest *", exists),
+    ("python tests/*", exists),
     ("python benchmarks/definiteness.py", small("4")),
     ("python benchmarks/*", exists),
     # These run in tests/test_examples.py, which looks at what they print.
@@ -151,7 +158,14 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     ("emphatic train *", parsed),
     ("emphatic evaluate *", of_catch("--episodes", "10")),
     ("emphatic watch *", of_catch("--steps", "10")),
+    ("emphatic study new mine --like *", aside),
+    ("emphatic study new *", run),
+    ("emphatic study add *", run),
+    ("emphatic study status *", run),
+    ("emphatic study plan *", run),
+    ("emphatic study *", parsed),
     ("emphatic report *--compare *", parsed),
+    ("emphatic report mine*", parsed),
     ("emphatic report results/*", parsed),
     ("emphatic report *", of_catch("--out", "pages/catch")),
 ]
@@ -183,15 +197,15 @@ def in_text(text: str) -> Iterator[str]:
             yield line.rstrip('"') if line.count('"') % 2 else line
     for span in re.findall(r"`([^`\n]+)`", text):
         # `emphatic evaluate` alone names a verb; what has an argument is a command.
-        if re.match(rf"{PROGRAMS} \S", span) and not re.fullmatch(r"emphatic [a-z]+", span):
-            yield span
-        elif re.fullmatch(r"emphatic [a-z]+", span):
+        if re.fullmatch(r"emphatic (study )?[a-z]+", span):
             yield f"{span} --help"
+        elif re.match(rf"{PROGRAMS} \S", span):
+            yield span
 
 
 def planned(command: str) -> Callable[[str], None]:
     """What becomes of a command."""
-    if re.fullmatch(r"emphatic [a-z]+ --help", command):
+    if re.fullmatch(r"emphatic (study )?[a-z]+ --help", command):
         return run
     if re.search(r"\b(NAME|PROBLEM|RUN)\b", command.replace("runs/NAME", "")):
         return taken_as_read
