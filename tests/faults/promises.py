@@ -33,16 +33,24 @@ class Promise(NamedTuple):
 
 
 PROMISES = {
-    1: Promise("kill -9", {"Anakin": Count(2, 30), "ALE": Count(1, 20)}),
+    1: Promise("kill -9", {"Anakin": Count(1, 30), "ALE": Count(1, 20)}),
     2: Promise("crash inside a save", {"operation": Count(108, 108)}),
     3: Promise("corruption", {"damage": Count(80, 1000), "all of them": Count(16, 100)}),
-    4: Promise("full or read-only disk", {"space": Count(8, 40), "read-only": Count(1, 5)}),
+    4: Promise("full or read-only disk", {"full": Count(4, 40), "read-only": Count(1, 5)}),
     5: Promise("NaN and infinity", {"update": Count(54, 543), "run": Count(2, 8)}),
     6: Promise("hostile input", {"options": Count(40, 400), "documents": Count(60, 700)}),
     7: Promise("actors", {"fault": Count(6, 60)}),
     8: Promise("signals", {"moment": Count(2, 40), "twice": Count(1, 8)}),
-    9: Promise("determinism", {"agent": Count(2, 23), "Sebulba": Count(1, 10)}),
-    10: Promise("endurance", {"Catch": Count(1, 10), "ALE": Count(1, 10)}),
+    9: Promise("determinism", {"agent": Count(1, 23), "Sebulba": Count(1, 9)}),
+    10: Promise(
+        "endurance",
+        {
+            "Catch, 1,000,000 updates": Count(0, 1),
+            "Catch, 20,000 updates": Count(1, 1),
+            "ALE, 20,000 updates": Count(0, 1),
+            "ALE, 200 updates": Count(1, 1),
+        },
+    ),
 }
 
 

@@ -276,8 +276,12 @@ def _say_end(outcome: training.Outcome) -> None:
     made = _beside(outcome.path) or [outcome.path]
     for run in made:
         picture = run / "learning_curve.png"
-        curves.draw(run, picture)
-        console.print(f"done: {run} (learning curve: {picture})", soft_wrap=True)
+        try:
+            curves.draw(run, picture)
+            drawn = f"learning curve: {picture}"
+        except OSError as error:
+            drawn = f"no learning curve: {error.strerror}"
+        console.print(f"done: {run} ({drawn})", soft_wrap=True)
     console.print(
         "next:", f"  emphatic evaluate {made[0]}", f"  emphatic watch {made[0]}", sep="\n"
     )

@@ -156,7 +156,7 @@ class Actor:
         """`saved`, of `Batch.save`, goes on with those episodes; without it fresh ones begin."""
         self.post = post
         self.channel: Channel[Delivery] = Channel(post.name, capacity=post.lag + 1)
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.watch = Watch()
         self._environment, self._seeds, self._saved = environment, seeds, saved
         self._commit = commit
@@ -202,7 +202,8 @@ class Actor:
                 self._commit, pseudo = Commit(delivery.number + 1, delivery.after), None
         except Closed:
             pass
-        except Exception as error:
+        except BaseException as error:
+            # SystemExit too: a thread that ends without a word would be waited for.
             self.failure = error
             self.channel.close(self.error)
         finally:

@@ -1,7 +1,8 @@
 """What a training loop writes down: a line of metrics a call, episodes, timing, checkpoints."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -22,6 +23,18 @@ Progress = Callable[[dict[str, Any], float], None]
 
 class TrainingHalted(Stopped):
     """Too many updates in a row held a number that was not finite."""
+
+
+@contextlib.contextmanager
+def _disk(run: Run) -> Iterator[None]:
+    """A disk that is full or gone ends the run in order; nothing that was written is lost."""
+    try:
+        yield
+    except OSError as error:
+        raise Stopped(
+            f"cannot write {run.path}: {error.strerror or error}; with that mended, "
+            f"emphatic train --resume {run.path} goes on from the last checkpoint"
+        ) from error
 
 
 class Logbook:
@@ -59,7 +72,8 @@ class Logbook:
             return
         extra = {"steps": done * self._per_update, "skipped_in_row": self.skipped_in_row}
         if self._run is not None:
-            self._run.save(done, snapshot, extra, keep=self._config.keep)
+            with _disk(self._run):
+                self._run.save(done, snapshot, extra, keep=self._config.keep)
         self.saved = done
 
     def write_pending(self) -> None:
@@ -70,7 +84,8 @@ class Logbook:
         self.pending = None
         report = jax.device_get(report)
         if self._run is not None:
-            self._write(self._run, done, report)
+            with _disk(self._run):
+                self._write(self._run, done, report)
         self._watch_faults(done, np.asarray(report.fault))
 
     def _write(self, run: Run, done: int, report: Report) -> None:

@@ -29,6 +29,7 @@ from jaxtyping import PyTree
 
 from emphatic.errors import UserError
 from emphatic.runtime import checkpoints, files
+from emphatic.runtime.board import Board
 
 FORMAT = 1
 LOGS = ("metrics.jsonl", "episodes.jsonl", "timing.jsonl")
@@ -97,7 +98,7 @@ class Run:
             Log(path / name, sizes.get(name, 0)) for name in LOGS
         )
         files.sync_folder(path)
-        self._writer: Any = None
+        self._board: Board | None = None
 
     @classmethod
     def create(
@@ -177,13 +178,9 @@ class Run:
 
     def plot(self, step: int, values: Mapping[str, Any]) -> None:
         """Finite numbers for TensorBoard; a step that is written again replaces the earlier one."""
-        if self._writer is None:
-            from tensorboardX import SummaryWriter
-
-            self._writer = SummaryWriter(str(self.path / "tensorboard"), purge_step=step)
-        for name, value in values.items():
-            if math.isfinite(value):
-                self._writer.add_scalar(name, value, step)
+        if self._board is None:
+            self._board = Board(self.path / "tensorboard", step)
+        self._board.add(step, values)
 
     def close(self) -> None:
         """Sync and close the logs, let go of the lock."""
@@ -191,8 +188,8 @@ class Run:
             stack.callback(self._lock.close)
             for log in self._logs():
                 stack.callback(log.close)
-            if self._writer is not None:
-                self._writer.close()
+            if self._board is not None:
+                self._board.close()
 
     def __enter__(self) -> "Run":
         return self
