@@ -25,9 +25,9 @@ from unittest import mock
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ["docs/index.md", "README.md", "CONTRIBUTING.md", "docs/**/*.md", "results/**/README.md"]
-PROGRAMS = (
-    r"(emphatic|python|pytest|make|pip|git|source|mkdocs|srun|mpirun|kubectl|ray|\.venv/bin/\S+)"
-)
+PROGRAMS = r"(emphatic|python|pytest|make|pip|git|source|mkdocs|ray|\.venv/bin/\S+)"
+VARIABLES = {"$i": "0", "$MORE": "--env atari/breakout", "…": ""}
+"""What a command of the docs takes from the shell around it."""
 
 
 class Wrong(AssertionError):
@@ -166,6 +166,7 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     ("emphatic study *", parsed),
     ("emphatic report *--compare *", parsed),
     ("emphatic report mine*", parsed),
+    ("emphatic report studies/*", parsed),
     ("emphatic report results/*", parsed),
     ("emphatic report *", of_catch("--out", "pages/catch")),
 ]

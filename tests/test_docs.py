@@ -163,7 +163,9 @@ def test_every_result_can_be_reproduced():
     """Files in results/ are named on docs/reproduce.md, figures without their ending."""
     page = (DOCS / "reproduce.md").read_text(encoding="utf-8")
     for path in sorted((ROOT / "results").rglob("*")):
-        name = path.stem if path.parent.name == "figures" else path.name
+        folder = path.parent.name
+        name = {"figures": path.stem, "summaries": "summaries/"}.get(folder, path.name)
         own = path.name in ("README.md", "config.json") or path.name.startswith("summary.")
         if path.is_file() and not own:
             assert name in page, path.relative_to(ROOT)
+            assert path.relative_to(ROOT / "results").parts[0] in page
