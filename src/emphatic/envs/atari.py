@@ -47,6 +47,10 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
 STATE_INCOMPLETE = ("qbert", "road_runner", "yars_revenge")
 """Games of which ale-py 0.12's state lacks something: restored, they go on differently."""
 
+STICKS_OTHERWISE = ("berzerk", "double_dunk")
+"""Games in which, with sticky actions, the single emulators' stream is not the vector one's: in
+Double Dunk what the emulator presses by itself at a start may stick too; Berzerk's is unexplained."""
+
 _NO_LIMIT = 2**30
 """Of frames in the emulator: beyond any episode, and one more still fits its 32 bits."""
 
@@ -76,8 +80,9 @@ def make(
     `max_frames` truncates; the frames before the first step do not count.
 
     `emulator="single"` steps plain emulators in Python: slower, the same stream to the
-    bit, and its state can be saved, but for `STATE_INCOMPLETE`. `num_threads` (default:
-    one for each core, not more than streams) changes no result and is no setting.
+    bit (but for `STICKS_OTHERWISE`), and its state can be saved, but for `STATE_INCOMPLETE`.
+    `num_threads` (default: one for each core, not more than streams) changes no result and is
+    no setting.
     """
     given = {
         "noop_max": noop_max,
