@@ -1,5 +1,6 @@
 """Every Atari game through all of Sebulba: actors, stacking, learner, report."""
 
+import contextlib
 import functools
 
 import jax
@@ -11,6 +12,7 @@ from emphatic.agent import learner as learners
 from emphatic.agent.networks import NetworkConfig
 from emphatic.agent.surreal import AgentConfig
 from emphatic.envs import atari
+from emphatic.runtime import checkpoints
 from emphatic.runtime.actors import ActorsConfig
 from emphatic.runtime.sebulba import Sebulba
 
@@ -36,30 +38,50 @@ def learner_of(environment_shape, num_actions):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("game", atari.GAMES)
-def test_every_game_is_learned_from(game):
-    """200 agent steps of each, by two actors; nothing fails on the way."""
-    environment = envs.make(f"atari/{game}", full_actions=True, num_threads=1)
-    learner = learner_of(environment.observation_shape, environment.num_actions)
-    said = []
+@contextlib.contextmanager
+def started(environment, said):
+    """A runtime of two actors; what it says goes to `said`."""
     runtime = Sebulba(
-        learner,
+        learner_of(environment.observation_shape, environment.num_actions),
         environment,
-        ActorsConfig(threads=2, restarts=0),
+        ActorsConfig(threads=2, restarts=0, timeout=300.0),
         seed=0,
         devices=jax.local_devices()[:1],
         say=said.append,
     )
-    try:
+    with contextlib.closing(runtime):
+        yield runtime
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", atari.GAMES)
+def test_every_game_is_learned_from(game):
+    """200 agent steps of each, by two actors; nothing fails on the way."""
+    environment, said = envs.make(f"atari/{game}", full_actions=True, num_threads=1), []
+    with started(environment, said) as runtime:
         start = runtime.init(jax.random.key(0))
         before = jax.device_get(start.learner.params)
         state, report = runtime.run(start, UPDATES)
-    finally:
-        runtime.close()
     assert int(state.learner.updates) * CONFIG.steps_per_update == 200
     assert said == []
     assert not report.skipped.any()
     assert all(np.isfinite(x).all() for x in report.metrics.values())
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, state.learner.params)
     assert max(jax.tree.leaves(moved)) > 0
+
+
+@pytest.mark.slow
+def test_single_emulators_go_on_to_the_bit(tmp_path):
+    """What sticks, no-ops, limits, returns so far: all of it is in the checkpoint."""
+    settings = {"protocol": "sticky", "noop_max": 9, "max_frames": 90, "emulator": "single"}
+    environment, said = envs.make("atari/pong", **settings), []
+    with started(environment, said) as runtime:
+        state, _ = runtime.run(runtime.init(jax.random.key(0)), 2)
+        checkpoints.save(tmp_path, step=2, tree=runtime.snapshot(state))
+        whole, expected = runtime.run(state, 3)
+    with started(environment, said) as runtime:
+        state = runtime.restore(checkpoints.latest(tmp_path), jax.random.key(1))
+        resumed, report = runtime.run(state, 3)
+    assert said == []
+    assert report.ended.any()
+    jax.tree.map(np.testing.assert_array_equal, (resumed, report), (whole, expected))
