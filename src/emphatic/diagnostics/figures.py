@@ -276,15 +276,14 @@ def _line(
 def _fit(axes: np.ndarray, start: float | None = None) -> None:
     """Shows errors around those at the start, on a log scale where they fall far below."""
     curves = [np.asarray(line.get_ydata(), float) for axis in axes.flat for line in axis.lines]
-    if start is None:
-        start = max((y[0] for y in curves), default=1.0)
-    low = min((np.nanmin(np.where(y > 0, y, np.nan)) for y in curves), default=start)
+    top = start or float(max((y[0] for y in curves), default=1.0))
+    low = min((np.nanmin(np.where(y > 0, y, np.nan)) for y in curves), default=top)
     for axis in axes.flat:
-        if low > start / 20:
-            axis.set_ylim(0, 1.25 * start)
+        if low > top / 20:
+            axis.set_ylim(0, 1.25 * top)
         else:
             axis.set_yscale("log")
-            axis.set_ylim(max(low * 0.8, start * 1e-4), start * 10)
+            axis.set_ylim(max(low * 0.8, top * 1e-4), top * 10)
 
 
 def _finish(figure: Figure, axes: np.ndarray, x: str, y: str) -> None:
