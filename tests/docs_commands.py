@@ -147,6 +147,10 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     ("python benchmarks/*", exists),
     # These run in tests/test_examples.py, which looks at what they print.
     ("python examples/*", exists),
+    # What docs/contributing.md adds is there, and used, in tests/test_contributing.py.
+    ("* fading-netd*", taken_as_read),
+    ("* stairs*", taken_as_read),
+    ("* walk *", taken_as_read),
     ("emphatic algorithms", run),
     ("emphatic theory *", run),
     ("emphatic diagnose all*", parsed),

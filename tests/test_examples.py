@@ -130,6 +130,13 @@ def test_notebooks_are_kept_without_outputs():
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
 
 
+def test_search_unstable_vtrace(capsys):
+    """It prints the problems that became `rare-exit` and `rare-exit-3`."""
+    out = printed("search_unstable_vtrace.py", capsys)
+    assert "vtrace -0.77, nevtrace -0.55, wevtrace -0.55, exact-nevtrace 8.00" in out
+    assert "vtrace -0.96, nevtrace -0.87, wevtrace -0.84, exact-nevtrace 7.68" in out
+
+
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.*")), ids=lambda path: path.name)
 def test_every_example_is_tested(example):
     assert example.name in Path(__file__).read_text(encoding="utf-8")

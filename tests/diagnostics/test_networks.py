@@ -1,6 +1,7 @@
 """Networks against the linear learners, and against a loop over samples and parameters."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,19 @@ import numpy as np
 import optax
 import pytest
 
-from emphatic import algorithms, mdp
+from emphatic import UserError, algorithms, cli, mdp
 from emphatic.agent.optimiser import OptimiserConfig
-from emphatic.diagnostics import garnets, learners, networks, problems, streams
+from emphatic.commands import networks as networks_command
+from emphatic.diagnostics import (
+    garnets,
+    learners,
+    networks,
+    networks_study,
+    networks_summary,
+    problems,
+    streams,
+    sweeps,
+)
 from emphatic.diagnostics.networks import Lane
 
 NAMES = ("td", "clip-netd", "vtrace", "nevtrace", "exact-nevtrace", "wetd", "exact-wevtrace")
@@ -195,3 +206,82 @@ def test_garnets_are_standard_and_as_far_apart_as_asked(furthest):
     other = garnets.garnet(np.random.default_rng(1), 30, furthest)
     assert not np.allclose(p.mdp.transition, other.mdp.transition)
     assert dataclasses.is_dataclass(other)
+
+
+def tiny(**changes):
+    """One problem, few of everything."""
+    settings = {"problems": ("collision-restart",), "models": ("linear", "mlp"), "seeds": 3}
+    settings |= {"sgd": (2.0**-9, 8.0), "rmsprop": (2.0**-6, 2.0**-3), "updates": 100}
+    settings |= {"lanes": (Lane("td", 1), Lane("netd", 1)), "streams": 2, "bins": 10}
+    return networks_study.Study(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A finished study, its folder and what the command printed."""
+    folder = tmp_path_factory.mktemp("study")
+    networks_command.run(tiny(), folder / "out", redraw=False)
+    return folder / "out"
+
+
+def test_a_study_leaves_units_summaries_table_and_figures(done):
+    rows = json.loads((done / "table.json").read_text())
+    assert len(rows) == 2 * 2 * 2
+    assert {row["seeds"] for row in rows} == {3}
+    assert all(row["run_interval"][0] <= row["run"] <= row["run_interval"][1] for row in rows)
+    assert (done / "figures" / "mlp-step-sizes.svg").exists()
+    config = json.loads((done / "config.json").read_text())
+    assert config["experiment"]["networks"]["seeds"] == 3
+
+
+def test_a_study_goes_on_where_it_stopped(done, tmp_path, monkeypatch):
+    """Broken off in the third unit, it keeps two and ends with the same numbers."""
+    monkeypatch.setattr(networks_study, "BLOCK", 2)
+    study, heard = tiny(models=("linear",)), []
+
+    def stop():
+        heard.append(1)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        networks_study.run(study, tmp_path, stop)
+    assert networks_study.work(study, tmp_path) == (3, 2)
+    networks_study.run(study, tmp_path)
+    again = np.concatenate([sweeps.read_arrays(u.path(tmp_path))["sgd"] for u in study.units])
+    whole = sweeps.read_arrays(done / "units" / "collision-restart-linear-000-003.npz")["sgd"]
+    np.testing.assert_allclose(again, whole, rtol=1e-5)
+
+
+def test_redraw_computes_nothing_and_gives_the_same(done, monkeypatch):
+    before = {p: p.read_bytes() for p in done.rglob("*") if p.suffix in (".svg", ".png")}
+    table = (done / "table.json").read_text()
+    monkeypatch.setattr(networks_study, "run", None)
+    networks_command.run(tiny(), done, redraw=True)
+    assert (done / "table.json").read_text() == table
+    assert all(p.read_bytes() == data for p, data in before.items())
+
+
+def test_another_study_does_not_take_the_folder(done):
+    with pytest.raises(UserError, match="another experiment"):
+        networks_command.run(tiny(seeds=4), done, redraw=False)
+
+
+def test_step_sizes_are_the_other_halfs_choice():
+    """Even seeds are best at 0, odd ones at 1; each is judged where the others are best."""
+    by_alpha = np.array([[[1.0, 2.0]], [[2.0, 1.0]]] * 3)
+    np.testing.assert_array_equal(networks_summary.choose(by_alpha), [[1], [0]])
+
+
+@pytest.mark.parametrize(("wins", "p"), [(5, 1.0), (8, 0.109375), (0, 0.001953125)])
+def test_sign_test_of_ten(wins, p):
+    """Sums of binomial coefficients over 1024, by hand."""
+    assert networks_summary.sign_test(wins, 10) == pytest.approx(p)
+
+
+def test_the_command_takes_no_other_options(capsys):
+    for argv in (["--runs", "3"], ["--alphas", "0.1"], ["--n", "2"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["diagnose", "networks", *argv])
+        assert stop.value.code == 2
+        assert "networks: is one study" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_resumed_runs_are_those_never_interrupted(whole, tmp_path, lost):
     """Stopped by a signal; once also as if killed when only one run had its checkpoint."""
 
     def stop(line, seconds):
-        if line["update"] == 60:
+        if line["update"] == 40:
             os.kill(os.getpid(), signal.SIGTERM)
 
     outcomes = trained(tmp_path, progress=stop)

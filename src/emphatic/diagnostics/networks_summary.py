@@ -127,7 +127,8 @@ def load(folder: pathlib.Path) -> list[Summary]:
     for about in json.loads((folder / "summaries.json").read_text()):
         lanes = tuple(networks.Lane(*lane) for lane in about.pop("lanes"))
         name = f"{about['problem']}-{about['model']}-{about['optimiser']}"
-        out.append(Summary(lanes=lanes, **about, **sweeps.read_arrays(folder / f"{name}.npz")))
+        about |= sweeps.read_arrays(folder / f"{name}.npz")
+        out.append(Summary(lanes=lanes, **about))
     return out
 
 

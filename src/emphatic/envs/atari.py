@@ -48,8 +48,8 @@ STATE_INCOMPLETE = ("qbert", "road_runner", "yars_revenge")
 """Games of which ale-py 0.12's state lacks something: restored, they go on differently."""
 
 STICKS_OTHERWISE = ("berzerk", "double_dunk")
-"""Games in which, with sticky actions, the single emulators' stream is not the vector one's: in
-Double Dunk what the emulator presses by itself at a start may stick too; Berzerk's is unexplained."""
+"""Games whose stream from single emulators, with sticky actions, is not the vector one's. In Double
+Dunk what the emulator presses by itself at a start may stick too; Berzerk is not explained."""
 
 _NO_LIMIT = 2**30
 """Of frames in the emulator: beyond any episode, and one more still fits its 32 bits."""

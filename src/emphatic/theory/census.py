@@ -123,9 +123,9 @@ def unstable(
     emphasis = expectation(mdps, "nevtrace", n).emphasis[:, 0] / d
     weighed = (emphasis.max(1) > 1.0 + ROUNDING) | (n == 1)
     hits = np.argwhere((A < -MARGIN) & weighed[:, None])
-    found = [_found(_one(mdps, int(i), phi[j]), A[i, j]) for i, j in hits]
-    calm = [f for f in found if _finite_variance(f.mdp, n)]
-    return _distinct(sorted(calm, key=_simplicity)), len(d)
+    calm = {int(i): _finite_variance(_entries(mdps, int(i)), n) for i in np.unique(hits[:, 0])}
+    found = [_found(_one(mdps, int(i), phi[j]), A[i, j]) for i, j in hits if calm[int(i)]]
+    return _distinct(sorted(found, key=_simplicity)), len(d)
 
 
 ROUNDING = 1e-9
