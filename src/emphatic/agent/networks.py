@@ -15,18 +15,17 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Key, PyTree, Shaped
 
-from emphatic.agent import convolutions
+from emphatic.agent import convolutions, weights
 from emphatic.agent.microbatches import microbatched
+from emphatic.agent.weights import Weights
 from emphatic.errors import UserError
-
-Weights = Literal["haiku", "orthogonal"]
 
 
 class Conv(NamedTuple):
@@ -234,7 +233,7 @@ class _Conv(nn.Module):
     @nn.compact
     def __call__(self, x: Shaped[Array, "N H W C"]) -> Float[Array, "N h w D"]:
         shape = (self.kernel, self.kernel, x.shape[-1], self.channels)
-        kernel = self.param("kernel", _weights(self.weights), shape)
+        kernel = self.param("kernel", weights.start(self.weights), shape)
         bias = self.param("bias", nn.initializers.zeros, (self.channels,))
         # x/255 under the kernel is x under kernel/255, and leaves bytes bytes.
         kernel = kernel / 255.0 if x.dtype == jnp.uint8 else kernel
@@ -255,7 +254,7 @@ class _Top(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "N features"]) -> HeadOutputs:
         for i, size in enumerate(self.design.dense):
-            start = _each(_weights(self.design.weights))
+            start = weights.each(weights.start(self.design.weights))
             kernel = self.param(f"dense_{i}", start, (size, x.shape[-1]))
             bias = self.param(f"dense_{i}_bias", nn.initializers.zeros, (size,))
             x = _dense(x, kernel, bias)
@@ -276,14 +275,14 @@ class _Heads(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "N in"]) -> HeadOutputs:
         heads, hidden = self.num_heads, self.design.head_hidden
-        start, zeros = _weights(self.design.weights), nn.initializers.zeros
-        policy_start = _weights(self.design.weights, self.design.policy_gain)
-        value_start = _weights(self.design.weights, 1.0)
-        kernel = self.param("hidden", _each(start), (heads, 2, hidden, x.shape[-1]))
+        start, zeros = weights.start(self.design.weights), nn.initializers.zeros
+        policy_start = weights.start(self.design.weights, self.design.policy_gain)
+        value_start = weights.start(self.design.weights, 1.0)
+        kernel = self.param("hidden", weights.each(start), (heads, 2, hidden, x.shape[-1]))
         bias = self.param("hidden_bias", zeros, (heads, 2, hidden))
-        policy = self.param("policy", _each(policy_start), (heads, self.num_actions, hidden))
+        policy = self.param("policy", weights.each(policy_start), (heads, self.num_actions, hidden))
         policy_bias = self.param("policy_bias", zeros, (heads, self.num_actions))
-        value = self.param("value", _each(value_start), (heads, 1, hidden))
+        value = self.param("value", weights.each(value_start), (heads, 1, hidden))
         value_bias = self.param("value_bias", zeros, (heads,))
 
         y = _dense(x, kernel.reshape(-1, x.shape[-1]), bias.reshape(-1))
@@ -350,33 +349,6 @@ def _numbers(observation: Shaped[Array, "..."]) -> Float[Array, "..."]:
     """Bytes as numbers in [0, 1]; bools and numbers as they are."""
     numbers = observation.astype(jnp.float32)
     return numbers / 255.0 if observation.dtype == jnp.uint8 else numbers
-
-
-def _weights(start: Weights, gain: float | None = None):
-    """An initialiser: the kernel's last axis is its output; `gain` None means a ReLU follows.
-
-    Haiku's is a normal of deviation 1/sqrt(fan in), cut at two deviations, whatever follows.
-    """
-    if start == "orthogonal":
-        return nn.initializers.orthogonal(math.sqrt(2.0) if gain is None else gain)
-
-    def haiku(key, shape, dtype=jnp.float32):
-        deviation = (1.0 if gain is None else gain) / math.sqrt(math.prod(shape[:-1]))
-        return nn.initializers.truncated_normal(deviation)(key, shape, dtype)
-
-    return haiku
-
-
-def _each(start):
-    """An initialiser of `[..., out, in]`: matrices, each as `start` makes it."""
-
-    def many(key, shape, dtype=jnp.float32):
-        *count, outputs, inputs = shape
-        keys = jax.random.split(key, math.prod(count))
-        matrices = jax.vmap(lambda key: start(key, (inputs, outputs), dtype))(keys)
-        return matrices.mT.reshape(shape)
-
-    return many
 
 
 def _on_heads(function, params: PyTree) -> PyTree:
