@@ -1,6 +1,7 @@
 """The battery of laws over every trace of the library, and what it says of its own."""
 
 import inspect
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -80,14 +81,16 @@ def test_random_streams_hold_what_traces_trip_over():
 
 
 def test_every_law_and_trace_is_documented():
-    page = (Path(__file__).parent.parent / "docs" / "traces.md").read_text(encoding="utf-8")
-    makers = [name for name, thing in vars(traces).items() if returns_a_trace(thing)]
-    assert "nstep" in makers
+    folder = Path(__file__).parent.parent / "docs" / "traces"
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md")))
+    makers = [name for name, thing in vars(traces).items() if makes_a_trace(thing)]
+    assert {"nstep", "eligibility"} <= set(makers)
     for name in [*(law.__name__ for law in laws.LAWS), *makers]:
-        assert f"`{name}" in page, name
+        assert re.search(rf"`{name}\b", pages), name
 
 
-def returns_a_trace(thing):
-    """A public function that makes a trace."""
+def makes_a_trace(thing):
+    """A public function that makes a trace, of emphases or of gradients."""
     public = inspect.isfunction(thing) and not thing.__name__.startswith("_")
-    return public and thing.__annotations__.get("return") is traces.Trace
+    made = inspect.signature(thing).return_annotation if public else None
+    return made in (traces.Trace, traces.Eligibility)

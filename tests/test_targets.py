@@ -51,9 +51,9 @@ def test_equals_its_definition_with_settings(name, chosen):
     check_target(algorithms.build(name, 3, **chosen))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(
-    name=st.sampled_from(["td", "td-mixed", "vtrace", "vtrace-mixed"]),
+    name=st.sampled_from(NAMES),
     n=st.integers(1, 5),
     rho=arrays(float, 9, elements=st.sampled_from([0.0, 1e-3, 0.5, 1.0, 2.0, 30.0])),
     discount=arrays(float, 9, elements=st.sampled_from([0.0, 0.3, 0.99, 1.0])),
@@ -64,11 +64,7 @@ def test_no_stream_tells_a_target_from_its_definition(name, n, rho, discount, va
     check_target(SEARCHED[name, n], arrays=(values[:-1], values[1:], reward, discount, rho))
 
 
-SEARCHED = {
-    (name, n): algorithms.build(name, n)
-    for name in ("td", "td-mixed", "vtrace", "vtrace-mixed")
-    for n in range(1, 6)
-}
+SEARCHED = {(name, n): algorithms.build(name, n) for name in NAMES for n in range(1, 6)}
 
 
 def test_mixed_windows_by_hand():

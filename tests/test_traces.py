@@ -102,6 +102,31 @@ def test_no_stream_tells_a_trace_from_its_definition(name, n, clip_rho, rho, dis
     check_emphasis(build(name, n, **clips), stream=from_one(rho, discount, nu))
 
 
+VARIED = (
+    ("clip-netd", {}),
+    ("clip-netd", {"clip_trace": 0.6, "bound": 1.3}),
+    ("clip-wetd", {"clip_trace": 1.5, "beta": 0.8, "eta": 0.6, "bound_recursion": 3.0}),
+    ("wetd", {"beta": 0.4, "bound": 2.0}),
+    ("nevtrace", {}),
+    ("wevtrace", {"clip_rho": 2.0, "eta": 0.5}),
+    ("wevtrace-literal", {}),
+    ("exact-nevtrace-nu", {}),
+)
+"""Rows and stabilisers that the search above leaves out; at one n, to compile each but once."""
+
+
+@search
+@given(
+    case=st.sampled_from(VARIED),
+    rho=arrays(float, STEPS, elements=st.sampled_from([0.0, 1e-3, 0.5, 1.0, 2.0, 30.0])),
+    discount=arrays(float, STEPS, elements=st.sampled_from([0.0, 0.3, 0.99, 1.0])),
+    nu=arrays(float, STEPS, elements=st.sampled_from([0.01, 0.5, 1.0])),
+)
+def test_nor_a_clipped_or_stabilised_one(case, rho, discount, nu):
+    name, chosen = case
+    check_emphasis(build(name, 3, **chosen), stream=from_one(rho, discount, nu))
+
+
 @search
 @given(
     name=st.sampled_from(["netd", "wetd", "exact-wevtrace"]),
@@ -242,3 +267,17 @@ def test_a_trace_that_needs_nu_says_where_to_get_it(name):
     trace = algorithms.build(name, 2).trace
     with pytest.raises(UserError, match=r"nu_tm1.*ratios\.from_logits"):
         trace.update(trace.init(()), jnp.ones(3), jnp.ones(3))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_emphasis_that_overflows_is_forgotten_with_its_episode(name):
+    """Ratios of 1e30, far beyond float32 in their products, then an end: a new stream follows."""
+    clips = {"clip_rho": INF, "clip_c": INF} if name.startswith("exact") else {}
+    trace = build(name, 3, **clips).trace
+    huge, fresh = laws.random_stream(STEPS, (BATCH,)), laws.random_stream(STEPS, (BATCH,), seed=1)
+    ones = np.ones_like(huge.rho_tm1)
+    huge = huge._replace(rho_tm1=1e30 * ones, discount_t=0.9 * ones, nu_tm1=1e-30 * ones)
+    huge = huge.part(0, STEPS - 1).changed(STEPS - 2, discount_t=0.0)
+    emphasis = unrolled(trace, huge.then(fresh), cuts=(STEPS - 1,))
+    assert np.isfinite(emphasis).all()
+    np.testing.assert_allclose(emphasis[STEPS - 1 :], unrolled(trace, fresh), rtol=1e-5)

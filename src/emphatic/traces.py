@@ -97,10 +97,11 @@ def nstep(n: int) -> Trace:
         return NstepState(zeros, zeros)
 
     def block(followon, product):
-        # An F that overflowed stays finite, and the next episode's end clears even a NaN.
+        # An F that overflowed stays finite. A product that overflowed and then met
+        # an episode's end is inf · 0, NaN, where it should be 0.
         largest = jnp.finfo(product.dtype).max
         grown = jnp.minimum(product * followon + 1.0, largest)
-        followon = jnp.where(product == 0, 1.0, grown)
+        followon = jnp.where(product > 0, grown, 1.0)
         return followon, followon
 
     @_detached
@@ -160,13 +161,14 @@ def followon(*, beta: float | None = None, bound: float | None = None) -> Trace:
         del nu_tm1
         discount_t = discount_t if beta is None else jnp.where(discount_t == 0, 0.0, beta)
 
+        decay = (discount_t * rho_tm1).astype(rho_tm1.dtype)
+        # An F that overflowed stays finite: infinity would outlive a discount of 0, as NaN.
+        limit = jnp.finfo(decay.dtype).max if bound is None else bound
+
         def step(decayed, decay):
-            followon = decayed + 1.0
-            if bound is not None:
-                followon = jnp.minimum(bound, followon)
+            followon = jnp.minimum(limit, decayed + 1.0)
             return decay * followon, followon
 
-        decay = (discount_t * rho_tm1).astype(rho_tm1.dtype)
         return jax.lax.scan(step, decayed, decay)
 
     return Trace(init, update)
@@ -304,9 +306,12 @@ def _exact(
 
     def step(state, transition):
         discount, rho, c, nu = transition
+        # As in `followon`; n² of them can be added up.
+        limit = jnp.finfo(nu.dtype).max / (n * n)
         followon = (1.0 if interest == "one" else nu) / nu + incoming(state, nu) / nu
+        followon = jnp.minimum(limit, followon)
         newest = jnp.stack([followon, jnp.ones_like(followon)][: len(state.reached)])
-        older = state.reached[:, :-1] * (state.discount * state.c)[None, None]
+        older = jnp.minimum(limit, state.reached[:, :-1] * (state.discount * state.c)[None, None])
         reached = jnp.concatenate([newest[:, None], older], axis=1)
         return ExactState(reached, discount, rho, c), followon
 
