@@ -2,13 +2,16 @@
 
 import copy
 import json
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emphatic import chains, mdp, theory
+from emphatic.diagnostics import problems
 from emphatic.errors import UserError
 
 
@@ -69,40 +72,42 @@ def test_rounded_probabilities_are_rescaled():
     assert m.transition[0, 0].sum() == pytest.approx(1.0, abs=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("broken", "field", "words"),
-    [
-        (changed("transition", 1, 0, to=[0.0, 0.25, 0.7]), "transition", "row [1][0] sums to 0.95"),
-        (
-            changed("transition", 1, 0, to=[-0.5, 0.75, 0.75]),
-            "transition",
-            "row [1][0] holds a neg",
-        ),
-        (changed("transition", 1, 0, to=[1.0, 0.0]), "transition", "row [1][0] holds 2 entries"),
-        (changed("transition", 2, to=7), "transition", "row 2 holds a number"),
-        (changed("transition", to=[]), "transition", "empty"),
-        (changed("transition", to=[[1.0]]), "transition", "[S][A][S]"),
-        (changed("transition", to=[[[[1.0]]]]), "transition", "deep"),
-        (changed("reward", 1, 1, to="x"), "reward", "row [1][1] is a text"),
-        (changed("reward", 1, 1, to=True), "reward", "row [1][1] is a boolean"),
-        (changed("reward", 1, 1, to=None), "reward", "row [1][1] is null"),
-        (changed("reward", 1, 1, to=10**400), "reward", "row [1][1] is not a finite"),
-        (changed("reward", 1, 1, to=1e200), "reward", "row 1 holds a number beyond"),
-        (changed("discount", 1, to=1.5), "discount", "[0, 1]"),
-        (changed("discount", to=-0.1), "discount", "[0, 1]"),
-        (changed("discount", to=[0.9, 0.9]), "discount", "shape [3]"),
-        (changed("discount", to=1), "discount", "from state 0 on"),
-        (changed("target", 2, to=[0.5, 0.4]), "target", "row 2 sums to 0.9"),
-        (changed("behaviour", 1, to=[1.0, 0.0]), "behaviour", "row 1 never takes action 1"),
-        (changed("behaviour", 1, to=[1.0, 1e-30]), "behaviour", "row 1 takes too rarely action 1"),
-        (changed("features", to=[[1.0], [2.0]]), "features", "[3][1]"),
-        (changed("initial_weights", to=[1.0]), "initial_weights", "[2]"),
-        (changed("name", to=3), "name", "printable"),
-        (changed("name", to="\x1b[31m"), "name", "printable"),
-        (document() | {"rewards": 1}, "'rewards'", "no field"),
-        ({k: v for k, v in document().items() if k != "target"}, "target", "missing"),
-    ],
+MISSHAPEN = (
+    (changed("transition", 1, 0, to=[-0.5, 0.75, 0.75]), "transition", "row [1][0] holds a neg"),
+    (changed("transition", 2, to=7), "transition", "row 2 holds a number"),
+    (changed("transition", to=[]), "transition", "empty"),
+    (changed("transition", to=[[1.0]]), "transition", "[S][A][S]"),
+    (changed("transition", to=[[[[1.0]]]]), "transition", "deep"),
+    (changed("reward", 1, 1, to="x"), "reward", "row [1][1] is a text"),
+    (changed("reward", 1, 1, to=True), "reward", "row [1][1] is a boolean"),
+    (changed("reward", 1, 1, to=None), "reward", "row [1][1] is null"),
+    (changed("reward", 1, 1, to=10**400), "reward", "row [1][1] is not a finite"),
+    (changed("reward", 1, 1, to=1e200), "reward", "row 1 holds a number beyond"),
+    (changed("discount", 1, to=1.5), "discount", "[0, 1]"),
+    (changed("discount", to=-0.1), "discount", "[0, 1]"),
+    (changed("features", to=[1.0, 2.0, 3.0]), "features", "shape [3][d], a row for each state"),
+    (changed("name", to=3), "name", "printable"),
+    (document() | {"rewards": 1}, "'rewards'", "no field"),
+    ({k: v for k, v in document().items() if k != "target"}, "target", "missing"),
 )
+"""Documents that the schema refuses, the field that the sentence names, and words of it."""
+
+SENSELESS = (
+    (changed("transition", 1, 0, to=[0.0, 0.25, 0.7]), "transition", "row [1][0] sums to 0.95"),
+    (changed("transition", 1, 0, to=[1.0, 0.0]), "transition", "row [1][0] holds 2 entries"),
+    (changed("discount", to=[0.9, 0.9]), "discount", "shape [3]"),
+    (changed("discount", to=1), "discount", "from state 0 on"),
+    (changed("target", 2, to=[0.5, 0.4]), "target", "row 2 sums to 0.9"),
+    (changed("behaviour", 1, to=[1.0, 0.0]), "behaviour", "row 1 never takes action 1"),
+    (changed("behaviour", 1, to=[1.0, 1e-30]), "behaviour", "row 1 takes too rarely action 1"),
+    (changed("features", to=[[1.0], [2.0]]), "features", "[3][d], a row for each state"),
+    (changed("initial_weights", to=[1.0]), "initial_weights", "[2], a weight for each feature"),
+    (changed("name", to="\x1b[31m"), "name", "printable"),
+)
+"""The same of documents whose form is right: the schema says that it leaves these to the reader."""
+
+
+@pytest.mark.parametrize(("broken", "field", "words"), MISSHAPEN + SENSELESS)
 def test_a_mistake_gets_a_sentence(broken, field, words):
     with pytest.raises(UserError) as error:
         mdp.from_json(json.dumps(broken))
@@ -155,6 +160,22 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="UTF-8"):
         mdp.load(tmp_path / "binary.json")
+
+
+def test_the_schema_takes_what_the_reader_takes_and_sees_what_is_misshapen():
+    """As a validator of its draft reads it; the reader takes or refuses the same documents."""
+    schema = json.loads(mdp.schema())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    valid = jsonschema.Draft202012Validator(schema).is_valid
+    example = Path(__file__).parent.parent / "examples" / "my_mdp.json"
+    assert valid(document())
+    assert valid(json.loads(example.read_text(encoding="utf-8")))
+    for make in problems.named().values():
+        assert valid(json.loads(mdp.to_json(make())))
+    for broken, field, words in MISSHAPEN:
+        assert not valid(broken), (field, words)
+    for broken, field, words in SENSELESS:
+        assert valid(broken), (field, words)
 
 
 def test_schema_names_the_readers_fields():

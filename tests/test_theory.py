@@ -465,6 +465,12 @@ def test_command_json_on_a_file(capsys, tmp_path):
     assert document["problem"] == "mild"
 
 
+def test_command_knows_the_problems_that_diagnose_knows(capsys):
+    asked = ("--n", "1", "--algorithm", "td")
+    for name in ("collision", "collision-termination"):
+        assert problems.problem(name).name in run(capsys, name, *asked)
+
+
 def test_command_more(capsys):
     printed = run(capsys, "two-state", "--n", "1", "--algorithm", "td", "--safety")
     assert "0.661" in printed

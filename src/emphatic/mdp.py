@@ -151,8 +151,8 @@ def from_dict(document: dict[str, Any]) -> MDP:
             raise UserError(field, "is missing")
     transition = _transition(document["transition"])
     S, A, _ = transition.shape
-    features = _array("features", document["features"]) if "features" in document else np.eye(S)
-    d = features.shape[-1]
+    features = _features(document["features"], S) if "features" in document else np.eye(S)
+    d = features.shape[1]
     weights = document.get("initial_weights", [0.0] * d)
     mdp = MDP(
         name=_name(document["name"]),
@@ -161,8 +161,8 @@ def from_dict(document: dict[str, Any]) -> MDP:
         discount=_discount(document["discount"], (S, A, S)),
         target=_shaped("target", _array("target", document["target"]), (S, A)),
         behaviour=_shaped("behaviour", _array("behaviour", document["behaviour"]), (S, A)),
-        features=_shaped("features", features, (S, d)),
-        initial_weights=_shaped("initial_weights", _array("initial_weights", weights), (d,)),
+        features=features,
+        initial_weights=_initial_weights(weights, d),
     )
     return checked(mdp)
 
@@ -280,6 +280,29 @@ def _discount(value: Any, shape: tuple[int, int, int]) -> np.ndarray:
     if array.ndim == 3:
         return _shaped("discount", array, shape)
     return np.broadcast_to(_shaped("discount", array, shape[2:])[None, None], shape).copy()
+
+
+def _features(value: Any, states: int) -> np.ndarray:
+    """`[S, d]`; it decides d."""
+    array = _array("features", value)
+    if array.ndim != 2 or len(array) != states:
+        raise UserError(
+            "features",
+            f"must have shape [{states}][d], a row for each state of transition, "
+            f"not {_shape(array.shape)}",
+        )
+    return array
+
+
+def _initial_weights(value: Any, size: int) -> np.ndarray:
+    """`[d]`."""
+    array = _array("initial_weights", value)
+    if array.shape != (size,):
+        raise UserError(
+            "initial_weights",
+            f"must have shape [{size}], a weight for each feature, not {_shape(array.shape)}",
+        )
+    return array
 
 
 def _distributions(field: str, array: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emphatic import algorithms, mdp, theory
+from emphatic.commands.plain import plain
 from emphatic.errors import UserError
 
 SHOWN = 10
@@ -107,12 +108,13 @@ def _problem(name: str | None) -> mdp.MDP:
     """A named problem or the MDP in a file."""
     from emphatic.diagnostics import problems
 
-    names = ", ".join(problems.named())
+    known = (*problems.named(), "collision-termination")
+    names = ", ".join(known)
     if name is None:
         raise UserError("problem", f"name one of {names}, or an MDP's .json file")
     if name.endswith(".json"):
         return mdp.load(name)
-    if name not in (*problems.named(), "collision"):
+    if name not in (*known, "collision"):
         raise UserError(
             "problem", f"none is named {name!r}; choose from {names}, or give a .json file"
         )
@@ -230,22 +232,9 @@ def _document(subject: mdp.MDP, blocks: dict[int, list]) -> dict[str, Any]:
             entry = {k: v for k, v in entry.items() if k not in shared}
             entry |= {"algorithm": a.algorithm.name, "settings": a.settings._asdict()}
             entry |= {"stable": a.stable, "finite_variance": a.finite_variance, **more}
-            analyses.append(_plain(entry))
-    facts = {field: _plain(getattr(first, field)) for field in shared}
+            analyses.append(plain(entry))
+    facts = {field: plain(getattr(first, field)) for field in shared}
     return {"problem": subject.name, **facts, "analyses": analyses}
-
-
-def _plain(value: Any) -> Any:
-    """The value in JSON's types; infinity, which JSON lacks, as a text."""
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if dataclasses.is_dataclass(value):
-        return _plain(vars(value))
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return str(value) if isinstance(value, float) and np.isinf(value) else value
 
 
 def _vector(x: np.ndarray) -> str:
