@@ -1,18 +1,23 @@
 """Two processes on loopback are one run; when one is killed the other says so and ends."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from emphatic.errors import UserError
-from emphatic.runtime import checkpoints, runs
+from emphatic.runtime import checkpoints, distributed, runs
+from emphatic.runtime.actors import ActorsConfig
 from emphatic.runtime.distributed import ProcessesConfig
+from emphatic.runtime.signals import Stop
 
 RUN = ["--env", "gymnasium:CartPole-v1", "--agent", "netd-ace", "--log-every", "5"]
 
@@ -151,3 +156,98 @@ def test_mistakes_are_named(given, field):
     with pytest.raises(UserError) as error:
         ProcessesConfig(**given)
     assert error.value.field == field
+
+
+def left(monkeypatch, error):
+    """The exit code of a process of two whose work raises `error`."""
+
+    class Left(BaseException):
+        """The process would have ended here."""
+
+    def leave(code):
+        raise Left(code)
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(distributed.os, "_exit", leave)
+    with pytest.raises(Left) as end, distributed.together():
+        raise error
+    return end.value.args[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        jax.errors.JaxRuntimeError(
+            "UNKNOWN: Gloo all-reduce failed: Connection closed by peer [127.0.0.1]:23"
+        ),
+        ValueError("[external/gloo/gloo/transport/tcp/pair.cc:547] Connection reset by peer"),
+        jax.errors.JaxRuntimeError("UNAVAILABLE: failed to connect to all addresses"),
+        jax.errors.JaxRuntimeError("INTERNAL: NCCL operation ncclGroupEnd() failed: remote error"),
+        jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: Barrier timed out. Id: shutdown"),
+    ],
+    ids=str,
+)
+def test_the_end_of_another_process_is_said_as_that(error, monkeypatch, capsys):
+    assert left(monkeypatch, error) == 1
+    said = capsys.readouterr().err
+    assert "process 0 lost another process of the run" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 17 bytes."),
+        jax.errors.JaxRuntimeError("INTERNAL: NCCL failed: Cuda failure 2 'out of memory'"),
+        jax.errors.JaxRuntimeError("INVALID_ARGUMENT: optimization_barrier has no operand"),
+        ValueError("Incompatible shapes for broadcasting: (3,) and (4,)"),
+        TypeError("gloo is no number"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_here_is_blamed_on_nobody(error, monkeypatch, capsys):
+    """Its own text, and where it was raised."""
+    assert left(monkeypatch, error) == 1
+    said = capsys.readouterr().err
+    assert "lost another process" not in said
+    assert "Traceback" in said
+    assert str(error) in said
+
+
+def test_one_that_was_asked_to_stop_asks_all(monkeypatch):
+    reader, writer = os.pipe()
+    stop = Stop(writer)
+    assert not distributed.stops(stop)
+    monkeypatch.setattr(distributed, "agreed", lambda flag: True)
+    assert distributed.stops(stop)
+    assert stop.asked
+    assert os.read(reader, 1), "its patience begins"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text(encoding="utf-8")
+BLOCKS = [b for b in re.findall(r"(?:^    .*\n|^\n)+", PAGE, re.M) if "--num-streams" in b]
+
+
+def number(pattern, text, default):
+    found = re.search(pattern, text)
+    return int(found[1]) if found else default
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_the_jobs_of_the_docs_can_start(block):
+    """Streams, processes, devices and threads divide one another."""
+    slurm = number(r"--nodes=(\d+)", block, 1) * number(r"--ntasks-per-node=(\d+)", block, 1)
+    # A slice of a TPU has as many processes as it has workers: any power of two up to eight.
+    processes = 8 if "--worker=all" in block else number(r"--processes (\d+)", block, slurm)
+    streams, devices = (
+        number(r"--num-streams (\d+)", block, 0),
+        number(r"--devices (\d+)", block, 1),
+    )
+    threads = number(r"--actors.threads (\d+)", block, ActorsConfig().threads)
+    assert streams % (processes * devices) == 0
+    assert streams // processes % threads == 0
+    assert max(threads, devices) % min(threads, devices) == 0
+
+
+def test_all_jobs_of_the_docs_were_found():
+    assert len(BLOCKS) == 4

@@ -9,10 +9,9 @@ Functions that exchange something must be called by every process, in the same o
 
 import collections
 import contextlib
-import ctypes
 import dataclasses
 import os
-import signal
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from jax.experimental import multihost_utils
 from jaxtyping import PyTree
 
 from emphatic.errors import Stopped, UserError
+from emphatic.runtime.signals import Stop
 
 Tree = TypeVar("Tree")
 
@@ -67,12 +67,15 @@ def join(config: ProcessesConfig, *, patience: int = 30) -> None:
         return
     # Gloo is what processes on CPUs talk through; accelerators have their own.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # It would swallow a SIGTERM that comes before we look for one (`signals`).
+    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
             config.coordinator,
             config.processes,
             config.process,
-            # By default process 0 would listen on every address of its machine.
+            # Without one process 0 listens on every address of its machine, unless
+            # $JAX_COORDINATOR_BIND_ADDRESS says otherwise.
             coordinator_bind_address=config.coordinator,
             heartbeat_timeout_seconds=patience,
             initialization_timeout=60 + patience,
@@ -109,31 +112,46 @@ def together() -> Iterator[None]:
     except (UserError, Stopped) as error:
         print(f"emphatic: {error}", file=sys.stderr, flush=True)
         os._exit(2 if isinstance(error, UserError) else 1)
-    except (RuntimeError, ValueError) as error:
-        # What a collective raises when its partner is gone, whichever comes first.
-        lost(_line(error))
-    except BaseException:
+    except BaseException as error:
+        if _of_another(error):
+            lost(_line(error))
         traceback.print_exc()
         os._exit(1)
 
 
-def _speak_when_aborted() -> None:
-    """JAX aborts a process whose coordinator is gone; then too a sentence is the last word."""
-    ctypes.CDLL(None).signal(signal.SIGABRT, _ON_ABORT)
+_PARTNER_GONE = re.compile(
+    r"gloo|nccl|coordination ?service|heartbeat|barrier (timed|failed)|socket closed|by peer"
+    r"|^unavailable:",
+    re.IGNORECASE,
+)
+"""In what collectives and the coordinator's client say when another process is gone."""
 
 
-_ON_ABORT = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: lost("the coordinator ended"))
+def _of_another(error: BaseException) -> bool:
+    """Whether an error comes of another process's end: told by its text.
+
+    XLA has one type for all of its errors, and some of gloo's arrive as a ValueError. Memory
+    that runs out is our own trouble, also where a collective asked for it.
+    """
+    text = str(error)
+    if "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
+        return False
+    return isinstance(error, RuntimeError | ValueError) and bool(_PARTNER_GONE.search(text))
 
 
 def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def devices(each: int) -> list[jax.Device]:
-    """The first `each` devices of every process, process after process."""
+def devices(learning: int, acting: int = 0) -> list[jax.Device]:
+    """The first so many devices of every process, process after process."""
     fewest = min(collections.Counter(d.process_index for d in jax.devices()).values())
-    if each > fewest:
-        raise UserError("devices", f"are {fewest} here, not {each}")
+    if learning > fewest:
+        raise UserError("devices", f"are {fewest} here, not {learning}")
+    if learning + acting > fewest:
+        left = f"{learning} of the {fewest} devices here learn"
+        raise UserError("actors.devices", f"must be at most {fewest - learning}, as {left}")
+    each = learning + acting
     found: dict[int, list[jax.Device]] = {}
     for device in jax.devices():
         found.setdefault(device.process_index, []).append(device)
@@ -148,6 +166,15 @@ def writes() -> bool:
 def agreed(flag: bool) -> bool:
     """Whether any process says so."""
     return bool(_each(np.asarray(flag)).any())
+
+
+def stops(stop: Stop) -> bool:
+    """Whether any process was asked to stop; then all are, and the patience of each begins."""
+    if not agreed(stop.asked):
+        return False
+    if not stop.asked:
+        stop.told()
+    return True
 
 
 def total(number: int) -> int:

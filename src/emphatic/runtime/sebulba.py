@@ -78,6 +78,8 @@ class Sebulba:
             devices=list(acting_devices) or self._local,
             say=say,
         )
+        self.stop: Callable[[], bool] = lambda: False
+        """Asked between two updates; `run` returns early where it says so."""
         self._updates = 0
         self._init, self._update = _compiled(learner, self._mesh)
 
@@ -86,9 +88,11 @@ class Sebulba:
         return SebulbaState(self._init(key))
 
     def run(self, state: SebulbaState, updates: int) -> tuple[SebulbaState, Report]:
-        """So many updates, each on the next trajectory of every stream."""
+        """So many updates, at least one, each on the next trajectory of every stream."""
         learner, sums, told, faults = state.learner, {}, [], []
-        for _ in range(updates):
+        for number in range(updates):
+            if number and self.stop():
+                break
             self._crew.publish(self._updates, learner.params)
             deliveries = self._crew.next()
             parts = self._assembled([d.unroll for d in deliveries])

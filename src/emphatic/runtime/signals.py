@@ -10,19 +10,44 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from typing import NoReturn
+
+from emphatic.errors import UserError
 
 PATIENCE = 6.0
 """Seconds a run has to write its checkpoint: who asks often kills after ten."""
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _ENOUGH = b"\0"
+_TOLD = b"\xff"
+"""No signal has that number."""
 
 
 class Stop:
-    """Whether a signal asked to stop."""
+    """Whether this process, or another one of the run, was asked to stop."""
 
-    asked = False
+    def __init__(self, writer: int):
+        self.asked = False
+        self._writer = writer
+
+    def told(self) -> None:
+        """Another process was asked: then this one was too, and its patience begins."""
+        self.asked = True
+        os.write(self._writer, _TOLD)
+
+
+def patience() -> float:
+    """Seconds that $EMPHATIC_PATIENCE gives a run to write its checkpoint, else `PATIENCE`."""
+    given = os.environ.get("EMPHATIC_PATIENCE") or str(PATIENCE)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise UserError("EMPHATIC_PATIENCE", f"must be a number of seconds above 0, not {given!r}")
+    return seconds
 
 
 @contextlib.contextmanager
@@ -30,16 +55,17 @@ def stop_signal(patience: float | None = None) -> Iterator[Stop]:
     """The first signal sets the flag, the second ends the process at once.
 
     With `patience`, one that has not left this context so many seconds after the first ends
-    too, with exit code 0: whatever was not saved is computed again when the run goes on.
+    too. Either way the exit code is 128 + the signal's number, and whatever was not saved is
+    computed again when the run goes on.
     """
-    stop = Stop()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    stop = Stop(writer)
 
     def ask(number, frame):
         del number, frame
         stop.asked = True
 
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
     before = {number: signal.signal(number, ask) for number in _NUMBERS}
     heard = signal.set_wakeup_fd(writer)
     watch = threading.Thread(target=_watch, args=(reader, patience), daemon=True)
@@ -71,29 +97,28 @@ def at_once() -> Iterator[None]:
 
 def _watch(reader: int, patience: float | None) -> None:
     """Wait for the first signal, then for the second, or for patience to end."""
-    if _next(reader, None) is None:
-        return
-    try:
-        number = _next(reader, patience)
-    except TimeoutError:
-        print(
-            "stopped without a checkpoint, which would have taken too long; "
-            "--resume computes again what came after the last one",
-            flush=True,
-        )
-        os._exit(0)
-    if number is not None:
-        sys.stderr.flush()
-        os._exit(128 + number)
-
-
-def _next(reader: int, timeout: float | None) -> int | None:
-    """The next of our signals; None when nobody listens any more."""
+    asked: list[int] = []
+    deadline: float | None = None
     while True:
-        if not select.select([reader], [], [], timeout)[0]:
-            raise TimeoutError
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not select.select([reader], [], [], left)[0]:
+            _give_up(asked[0] if asked else signal.SIGTERM, f"{patience:g}")
         byte = os.read(reader, 1)
         if byte == _ENOUGH:
-            return None
+            return
         if byte[0] in _NUMBERS:
-            return byte[0]
+            asked.append(byte[0])
+        if len(asked) == 2:
+            sys.stderr.flush()
+            os._exit(128 + asked[1])
+        if deadline is None and patience is not None and (asked or byte == _TOLD):
+            deadline = time.monotonic() + patience
+
+
+def _give_up(number: int, seconds: str) -> NoReturn:
+    print(
+        f"stopped without a checkpoint, which would have taken over {seconds} s "
+        "(EMPHATIC_PATIENCE); --resume computes again what came after the last one",
+        flush=True,
+    )
+    os._exit(128 + number)

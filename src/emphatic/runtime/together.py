@@ -201,7 +201,7 @@ def resume(
 def _trained(
     paths: Sequence[Path], config: TrainConfig, runtime: Together, state: AnakinState, log: Logbooks
 ) -> list[training.Outcome]:
-    with training.stop_signal(training.PATIENCE) as stop:
+    with training.stop_signal(training.patience()) as stop:
         outcome = training.loop(paths[0], config, runtime, state, stop, log)
     return [outcome._replace(path=path) for path in paths]
 

@@ -4,8 +4,8 @@
     resume ─► restore ┴─► [ K updates ─► log ─► now and then a checkpoint ] … ─► done
 
 Everything is counted in updates, so the files of a run do not depend on when it was
-interrupted. SIGINT and SIGTERM end the K updates under way, write a checkpoint and return;
-where these take too long, the process ends without one (`signals`).
+interrupted. SIGINT and SIGTERM end the K updates under way (with Sebulba the one), write a
+checkpoint and return; where these take too long, the process ends without one (`signals`).
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from emphatic.runtime.reports import Report
 from emphatic.runtime.runs import Run, read_config
 from emphatic.runtime.sebulba import Sebulba
 from emphatic.runtime.settings import TrainConfig
-from emphatic.runtime.signals import PATIENCE, Stop, stop_signal
+from emphatic.runtime.signals import Stop, patience, stop_signal
 
 
 class Outcome(NamedTuple):
@@ -50,7 +50,7 @@ class Runtime(Protocol):
         ...
 
     def run(self, state: Any, num_updates: int, /) -> tuple[Any, Report]:
-        """So many updates, and what they were like."""
+        """So many updates, or fewer where a signal came, and what they were like."""
         ...
 
     def snapshot(self, state: Any, /) -> Any:
@@ -108,7 +108,7 @@ def runtime_of(config: TrainConfig, made: Parts, say: Callable[[str], None]) -> 
     devices = distributed.devices(config.devices)
     if isinstance(environment, Environment):
         return anakin.build(learner, environment, devices)
-    spare = distributed.devices(config.devices + config.actors.devices)
+    spare = distributed.devices(config.devices, config.actors.devices)
     ours = [d for d in spare if d.process_index == jax.process_index() and d not in devices]
     return Sebulba(
         learner,
@@ -131,7 +131,7 @@ def train(
     say: Callable[[str], None] = print,
 ) -> Outcome:
     """A new run at `path`, trained to its end or to a signal."""
-    made = parts(config)
+    seconds, made = patience(), parts(config)
     runtime = runtime_of(config, made, say)
     environment = {"name": made.environment.name, **made.environment.settings}
 
@@ -148,7 +148,7 @@ def train(
     run = _by_writer(create)
     with (
         run or contextlib.nullcontext(),
-        stop_signal(PATIENCE) as stop,
+        stop_signal(seconds) as stop,
         contextlib.closing(runtime),
     ):
         state = runtime.init(jax.random.key(config.seed))
@@ -157,7 +157,7 @@ def train(
 
 def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print) -> Outcome:
     """Go on with the run at `path`; a finished one is left as it is."""
-    config = stored_config(path)
+    seconds, config = patience(), stored_config(path)
     if (together := read_config(path).get("together", 1)) > 1:
         raise UserError(
             "resume",
@@ -170,7 +170,7 @@ def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print
         raise Stopped(f"the processes do not see the same checkpoints in {path}")
     with (
         run or contextlib.nullcontext(),
-        stop_signal(PATIENCE) as stop,
+        stop_signal(seconds) as stop,
         contextlib.closing(runtime),
     ):
         log = Logbook(run, config, progress, say)
@@ -212,10 +212,14 @@ def loop(
 ) -> Outcome:
     """Calls of `log_every` updates; while one computes, the last one is written down."""
     total, done = config.num_updates, int(np.asarray(state.learner.updates).flat[0])
-    while done < total and not distributed.agreed(stop.asked):
-        updates = min(config.log_every, total - done)
+    if isinstance(runtime, Sebulba):
+        runtime.stop = lambda: distributed.stops(stop)
+    while done < total and not distributed.stops(stop):
+        # To the next multiple: a signal may have ended the run between two.
+        updates = min(config.log_every - done % config.log_every, total - done)
         state, report = runtime.run(state, updates)
         log.write_pending()
+        updates = report.fault.shape[-2]
         done += updates
         log.pending = (done, report)
         if done // config.checkpoint_every > (done - updates) // config.checkpoint_every:
