@@ -3,6 +3,7 @@
 import threading
 import time
 
+import jax
 import numpy as np
 
 from emphatic.envs import host
@@ -27,6 +28,8 @@ class Trouble:
         what = self.at.pop(self.steps, None)
         if what == "raise":
             raise ValueError("the emulator broke")
+        if what == "jax":
+            raise jax.errors.JaxRuntimeError("INTERNAL: the environment's own program broke")
         if what == "hang":
             self.release.wait(30.0)
         if what == "nan":

@@ -1,11 +1,12 @@
 """Channels and parameters, with slow, failing and silent partners."""
 
+import sys
 import threading
 import time
 
 import pytest
 
-from emphatic.runtime.channels import Channel, Closed, Parameters, Watch
+from emphatic.runtime.channels import Channel, Closed, Parameters, Watch, within
 
 
 def in_thread(work):
@@ -44,6 +45,8 @@ def test_closing_wakes_both_sides_and_loses_nothing():
             ends.append(str(closed))
 
     waiting = in_thread(producer)
+    time.sleep(0.05)
+    assert (len(channel), ends, waiting.is_alive()) == (1, [], True)
     channel.close("the disk is full")
     channel.close("another reason")
     waiting.join(5.0)
@@ -102,5 +105,31 @@ def test_watch_tells_what_takes_long():
         now[0] = 1.0
         assert watch.overdue(1.0) is None
         now[0] = 1.5
-        assert watch.overdue(1.0) == "a step"
+        assert watch.overdue(1.0) == "a step took over 1 s"
     assert watch.overdue(1.0) is None
+
+
+def test_the_inner_of_two_waits_counts_and_the_outer_begins_anew():
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    with watch("its device", times=3):
+        now[0] = 2.5
+        with watch("a step"):
+            now[0] = 3.4
+            assert watch.overdue(1.0) is None
+            now[0] = 3.6
+            assert watch.overdue(1.0) == "a step took over 1 s"
+        assert watch.overdue(1.0) is None
+        now[0] = 6.7
+        assert watch.overdue(1.0) == "its device took over 3 s"
+    assert watch.overdue(1.0) is None
+
+
+def test_work_is_waited_for_so_long_and_no_longer():
+    release = threading.Event()
+    assert within(5.0, lambda: 3) == 3
+    with pytest.raises(SystemExit, match="gone"):
+        within(5.0, lambda: sys.exit("gone"))
+    with pytest.raises(TimeoutError, match=r"took over 0\.05 s"):
+        within(0.05, lambda: release.wait(30.0))
+    release.set()

@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,10 +23,11 @@ from emphatic.agent.optimiser import OptimiserConfig
 from emphatic.agent.surreal import AgentConfig, Transitions
 from emphatic.envs import bridge, catch, host
 from emphatic.errors import UserError
-from emphatic.runtime import actors, anakin, checkpoints
+from emphatic.runtime import actors, anakin, checkpoints, distributed, runs, training
 from emphatic.runtime.actors import ActorsConfig
-from emphatic.runtime.crew import ActorFailed
+from emphatic.runtime.crew import ActorFailed, Standing
 from emphatic.runtime.sebulba import Sebulba
+from emphatic.runtime.settings import TrainConfig
 
 STREAMS, STEPS, SEED = 4, 5, 3
 CONFIG = AgentConfig(
@@ -216,7 +219,7 @@ def test_anakin_and_sebulba_give_the_same_parameters_for_the_same_trajectories()
     assert_same(sebulba.learner, state.learner, rtol=1e-5)
 
 
-@pytest.mark.parametrize("what", ["raise", "nan", "bad frame", "shape"])
+@pytest.mark.parametrize("what", ["raise", "jax", "nan", "bad frame", "shape"])
 def test_a_failing_actor_starts_anew_and_says_so(what):
     trouble = Trouble(step12=what)
     with Session(countdown(trouble), threads=1) as session:
@@ -285,6 +288,163 @@ def test_an_environment_that_never_starts_ends_the_run():
         session.ran(1)
 
 
+@pytest.mark.parametrize("where", ["start", "reset"])
+def test_an_environment_that_hangs_before_its_first_frame_is_left_behind(where):
+    plain, release, hung = countdown(Trouble()), threading.Event(), []
+
+    def start(seeds):
+        batch = plain.start(seeds)
+        reset = batch.reset
+        if not hung:
+            hung.append(where)
+            batch.reset = lambda: (release.wait(30.0), reset())[1]
+            return batch if where == "reset" else (release.wait(30.0), batch)[1]
+        return batch
+
+    environment = dataclasses.replace(plain, start=start)
+    with Session(environment, threads=1, timeout=0.3) as session:
+        state, _ = session.ran(2)
+        release.set()
+        assert int(state.learner.updates) == 2
+        assert "starting its environments took over 0.3 s" in session.said[0]
+
+
+def hangs(release):
+    release.wait(30.0)
+
+
+def breaks(release):
+    raise ValueError("no room for it")
+
+
+def leaves(release):
+    sys.exit("gone")
+
+
+def shrinks(release):
+    return np.zeros((STREAMS, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("save", "said"),
+    [
+        (hangs, r"TimeoutError: took over 0\.3 s"),
+        (breaks, "ValueError: no room for it"),
+        (leaves, "SystemExit: gone"),
+        (shrinks, r"BadEnvironment: it is uint8\(4, 3\), not uint8\(4, 5\)"),
+    ],
+)
+def test_a_state_that_cannot_be_saved_ends_the_run_in_a_sentence(save, said):
+    plain, release = countdown(Trouble()), threading.Event()
+
+    def start(seeds):
+        batch = plain.start(seeds)
+        batch.save = lambda: save(release)
+        return batch
+
+    environment = dataclasses.replace(plain, start=start, state_bytes=5)
+    with Session(environment, threads=1, timeout=0.3) as session:
+        state, _ = session.ran(1)
+        with pytest.raises(ActorFailed, match=f"actor 0 on countdown: .* cannot be saved, {said}"):
+            session.runtime.snapshot(state)
+        release.set()
+
+
+def acting_as(session, act):
+    """The session's actors act so, as if their device did."""
+    crew = session.runtime._crew
+    crew._acting = crew._acting._replace(act=act)
+
+
+def test_a_device_that_hangs_is_not_waited_for_for_ever(monkeypatch):
+    environment, release = countdown(Trouble()), threading.Event()
+    monkeypatch.setattr(actors, "_DEVICE", 1)
+    with Session(environment, threads=1, timeout=1.0, restarts=0) as session:
+        acting_as(session, lambda *_: release.wait(30.0))
+        with pytest.raises(ActorFailed, match="its device took over 1 s"):
+            session.ran(1)
+        release.set()
+
+
+def test_a_device_that_is_gone_is_no_fault_of_the_environment():
+    def act(*_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: the device is lost")
+
+    with Session(countdown(Trouble()), threads=1) as session:
+        acting_as(session, act)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="the device is lost"):
+            session.ran(1)
+        assert session.said == []
+
+
+def test_a_signal_is_looked_at_between_updates():
+    with Session(countdown(Trouble()), threads=1) as session:
+        answers = iter([False, False, True])
+        session.runtime.stop = lambda: next(answers)
+        state, (report,) = session.ran(20)
+    assert int(state.learner.updates) == len(report.fault) == len(report.ended) == 3
+    assert_same(state.learner, ran(countdown(Trouble()), 3, threads=1)[0].learner)
+
+
+def signalling(environment, at):
+    """The environment; at that step of any batch the process is asked to stop."""
+    steps = iter(range(10**6))
+
+    def start(seeds):
+        batch = environment.start(seeds)
+        step = batch.step
+
+        def signalled(action):
+            if next(steps) == at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return step(action)
+
+        batch.step = signalled
+        return batch
+
+    return dataclasses.replace(environment, start=start)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_asked_to_stop_in_the_middle_of_a_call_goes_on(tmp_path, monkeypatch):
+    """One line of metrics is cut in two; what is learned is the same to the bit."""
+    # Long after this process would have been ended for its slowness.
+    monkeypatch.setenv("EMPHATIC_PATIENCE", "600")
+    config = TrainConfig(
+        env="catch", learner=CONFIG, steps=35 * STREAMS * STEPS, log_every=30, checkpoint_every=30
+    )
+    made = {"environment": ON_CATCH}
+    learner = learner_for(ON_CATCH)
+    monkeypatch.setattr(training, "parts", lambda _: training.Parts(**made, learner=learner))
+    options = {"progress": lambda line, seconds: None, "say": print}
+
+    def trained(path):
+        return training.train(path, config, command=[], created="", **options)
+
+    assert trained(tmp_path / "whole").finished
+    path = tmp_path / "cut"
+    made["environment"] = signalling(ON_CATCH, at=30)
+    outcome = trained(path)
+    assert not outcome.finished
+    assert 0 < outcome.updates < 30
+    assert training.resume(path, **options).finished
+    lines, whole = runs.read_metrics(path), runs.read_metrics(tmp_path / "whole")
+    assert [line["update"] for line in lines] == [outcome.updates, 30, 35]
+    assert lines[-1] == whole[-1]
+    last = [checkpoints.latest(p / "checkpoints").path for p in (path, tmp_path / "whole")]
+    assert len({(p / "arrays.bin").read_bytes() for p in last}) == 1
+
+
+def test_who_sits_elsewhere_begins_episodes_that_nobody_has_played():
+    """A stream whose actor was replaced once now sits beside one whose actor was not."""
+    with Session(countdown(Trouble()), threads=1, lag=0) as session:
+        crew = session.runtime._crew
+        generation = np.array([0, 0, 1, 1], np.int32)
+        observation = np.zeros((STREAMS, 6), np.float32)
+        crew.seat(3, [], Standing(observation, np.zeros((STREAMS, 0), np.uint8), generation))
+        assert crew._seats[0].generation == 2
+
+
 def saved(session, state, folder, updates):
     snapshot = session.runtime.snapshot(state)
     checkpoints.save(folder, step=updates, tree=snapshot)
@@ -312,14 +472,21 @@ def test_a_run_goes_on_with_fresh_episodes_where_they_cannot(tmp_path):
     with Session(environment) as first:
         state, _ = first.ran(4)
         checkpoint = saved(first, state, tmp_path, 4)
+    learned = []
     with Session(environment, threads=4) as second:
+        crew = second.runtime._crew
+        received = crew.next
+        crew.next = lambda: learned.append(received()) or learned[-1]
         state = second.runtime.restore(checkpoint, jax.random.key(9))
         assert int(state.learner.updates) == 4
         assert "fresh episodes and fresh traces" in second.said[0]
         state, report = second.runtime.run(state, 3)
         assert int(state.learner.updates) == 7
-        # The trajectory that waited is the old episodes'; then a pseudo-step, and 7 steps.
-        assert not report.ended[1][:3].any()
+        # The trajectory that waited is the old episodes'; then a pseudo-step and 7 steps.
+        weight = np.concatenate([d.unroll.transitions.weight for d in learned[1]], axis=1)
+        np.testing.assert_array_equal(weight, np.repeat([[0], [1], [1], [1], [1]], 4, axis=1))
+        assert not report.ended[1].any()
+        np.testing.assert_array_equal(report.ended[2].nonzero()[0], [2, 2, 2, 2])
 
 
 def test_nothing_is_compiled_anew(caplog):
@@ -337,6 +504,10 @@ def test_what_does_not_divide_is_named():
         Session(ON_CATCH, lag=-1)
     with pytest.raises(UserError, match=r"actors\.threads: must divide the 2 devices"):
         Session(ON_CATCH, devices=2, threads=3)
+    with pytest.raises(UserError, match=r"actors\.devices: must be at most 1, as 1 of the 2"):
+        distributed.devices(1, 2)
+    with pytest.raises(UserError, match=r"^devices: are 2 here, not 3"):
+        distributed.devices(3)
 
 
 def test_frames_are_stacked_as_they_were_when_acting():

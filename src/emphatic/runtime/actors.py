@@ -13,10 +13,11 @@ opens its first trajectory with a pseudo-step from the observation it last hande
 to the first one of its fresh episodes. So nothing leaks between the two, and traces start anew.
 """
 
+import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -29,7 +30,10 @@ from emphatic.agent.surreal import Transitions
 from emphatic.envs import host
 from emphatic.envs.host import Batch, HostEnvironment, HostStep
 from emphatic.errors import UserError
-from emphatic.runtime.channels import Channel, Closed, Parameters, Watch
+from emphatic.runtime.channels import Channel, Closed, Parameters, Watch, within
+
+_DEVICE = 30
+"""Times `actors.timeout` that acting may keep an actor: it compiles, learning shares the device."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,7 @@ class ActorsConfig:
     devices: int = 0
     """Devices that only act, behind those that learn; 0: act where the learner is."""
     timeout: float = 20.0
-    """Seconds an environment may take for one step before its actor is given up."""
+    """Seconds an environment may take to start, step or save before its actor is given up."""
     restarts: int = 3
     """Times an actor is started anew, with fresh episodes, before the run stops."""
 
@@ -157,6 +161,8 @@ class Actor:
         self.post = post
         self.channel: Channel[Delivery] = Channel(post.name, capacity=post.lag + 1)
         self.failure: BaseException | None = None
+        self.of_environment = False
+        """Whether what failed is the environment's own code."""
         self.watch = Watch()
         self._environment, self._seeds, self._saved = environment, seeds, saved
         self._commit = commit
@@ -178,26 +184,29 @@ class Actor:
     @property
     def error(self) -> str:
         """What ended the thread, in a line."""
-        if self.failure is None:
-            return "ended"
-        line = (str(self.failure).splitlines() or [""])[0]
-        return f"{type(self.failure).__name__}: {line}"
+        return "ended" if self.failure is None else in_a_line(self.failure)
 
-    def save(self) -> np.ndarray:
+    def save(self, timeout: float) -> np.ndarray:
         """The environments' state; only while the thread waits for parameters."""
         if self._batch is None or not self._environment.state_bytes:
             return np.zeros((len(self.post.streams), 0), np.uint8)
-        return self._batch.save()
+        saved = within(timeout, self._batch.save)
+        wanted = (len(self.post.streams), self._environment.state_bytes)
+        if (saved.shape, saved.dtype) != (wanted, np.uint8):
+            raise BadEnvironment(f"it is {saved.dtype}{saved.shape}, not uint8{wanted}")
+        return saved
 
     def _run(self) -> None:
         try:
-            with self.watch("starting its environments"):
+            with self._outside("starting its environments"):
                 self._batch = self._environment.start(self._seeds)
                 frame = self._entered(self._batch)
-            pseudo = self._begin(frame)
+            with self.watch("its device", _DEVICE):
+                pseudo = self._begin(frame)
             while True:
-                params = self._parameters.get(max(0, self._commit.number - self.post.lag))
-                delivery = self._unroll(self._batch, params[self.post.device], pseudo)
+                params = self._params()
+                with self.watch("its device", _DEVICE):
+                    delivery = self._unroll(self._batch, params, pseudo)
                 self.channel.put(delivery)
                 self._commit, pseudo = Commit(delivery.number + 1, delivery.after), None
         except Closed:
@@ -208,6 +217,21 @@ class Actor:
             self.channel.close(self.error)
         finally:
             self._close()
+
+    @contextlib.contextmanager
+    def _outside(self, what: str) -> Iterator[None]:
+        """In the environment's own code, which may be written in JAX too."""
+        with self.watch(what):
+            try:
+                yield
+            except BaseException:
+                self.of_environment = True
+                raise
+
+    def _params(self) -> PyTree:
+        """For the trajectory that comes next. How long they take is the learner's matter."""
+        copies = self._parameters.get(max(0, self._commit.number - self.post.lag))
+        return jax.block_until_ready(copies[self.post.device])
 
     def _entered(self, batch: Batch) -> np.ndarray | None:
         """The first frames of fresh episodes; None where those that were saved go on."""
@@ -246,7 +270,7 @@ class Actor:
 
     def _step(self, batch: Batch, action: Array) -> HostStep:
         chosen = np.asarray(action)
-        with self.watch("a step of its environments"):
+        with self._outside("a step of its environments"):
             step = batch.step(chosen)
         _check(self._environment, step.frame, len(chosen), "a frame")
         for field in HostStep._fields[1:]:
@@ -283,6 +307,12 @@ def _assembled(
 @jax.jit
 def _stacked(arrays: Sequence[Array]) -> Array:
     return jnp.stack(arrays)
+
+
+def in_a_line(error: BaseException) -> str:
+    """Its type, and the first line of what it says."""
+    line = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {line}"
 
 
 def _numbers(streams: np.ndarray) -> np.ndarray:

@@ -4,9 +4,11 @@ Both end in one way: whoever closes says why, and everyone who waits is told (`C
 """
 
 import collections
+import concurrent.futures
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -101,28 +103,49 @@ class Parameters(Generic[Item]):
 
 
 class Watch:
-    """How long the outside world has kept a thread waiting; read by another thread.
+    """What a thread is waiting for, and how long it has; read by another thread.
 
-    with watch("step"): batch.step(action)
+    with watch("a step"): batch.step(action)
+
+    `times` is how many time limits it may take. Inside another one the inner counts, and the
+    outer one begins anew behind it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._since: tuple[str, float] | None = None
+        self._waiting: tuple[str, int, float] | None = None
 
-    def __call__(self, what: str) -> "Watch":
-        self._since = (what, self._clock())
-        return self
+    @contextlib.contextmanager
+    def __call__(self, what: str, times: int = 1) -> Iterator[None]:
+        outer = self._waiting
+        self._waiting = (what, times, self._clock())
+        try:
+            yield
+        finally:
+            self._waiting = None if outer is None else (*outer[:2], self._clock())
 
-    def __enter__(self) -> None:
-        """The time runs since the call."""
-
-    def __exit__(self, *error: object) -> None:
-        self._since = None
-
-    def overdue(self, timeout: float) -> str | None:
-        """What has been taking longer than `timeout` seconds, if anything."""
-        since = self._since
-        if since is None or self._clock() - since[1] <= timeout:
+    def overdue(self, limit: float) -> str | None:
+        """What has been taking longer than it may, with a limit of so many seconds, if anything."""
+        waiting = self._waiting
+        if waiting is None:
             return None
-        return since[0]
+        what, times, since = waiting
+        if self._clock() - since <= times * limit:
+            return None
+        return f"{what} took over {times * limit:g} s"
+
+
+def within(seconds: float, work: Callable[[], Item]) -> Item:
+    """What `work` returns; `TimeoutError` if it takes longer, and its thread is left behind."""
+    future: concurrent.futures.Future[Item] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    if not concurrent.futures.wait([future], seconds).done:
+        raise TimeoutError(f"took over {seconds:g} s")
+    return future.result()

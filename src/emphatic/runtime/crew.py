@@ -23,7 +23,7 @@ _LOOK = 0.2
 
 
 class ActorFailed(Stopped):
-    """An actor failed more often than `actors.restarts` allows."""
+    """An actor failed too often, or in a way that a new one would not mend."""
 
 
 class Standing(NamedTuple):
@@ -100,7 +100,7 @@ class Crew:
 
     def standing(self) -> Standing:
         """Where the streams stand; after `pending`, as the actors wait then."""
-        return _joined([_standing(seat) for seat in self._seats], axis=0)
+        return _joined([self._standing(seat) for seat in self._seats], axis=0)
 
     def seat(
         self, updates: int, pending: list[tuple[Unroll, Episodes]], standing: Standing
@@ -112,7 +112,7 @@ class Crew:
             seat.commit = Commit(updates + self._config.lag, after)
             resumable = bool(self._environment.state_bytes)
             seat.saved = standing.environment[own] if resumable else None
-            seat.generation = int(standing.generation[own[0]]) + (not resumable)
+            seat.generation = int(standing.generation[own].max()) + (not resumable)
             for i, made in enumerate(pending):
                 unroll, episodes = jax.tree.map(lambda x, own=own: x[:, own], made)
                 unroll = jax.device_put(unroll, device)
@@ -154,20 +154,35 @@ class Crew:
             seat.took(actor.channel.get(_LOOK))
         except TimeoutError:
             if overdue := actor.watch.overdue(self._config.timeout):
-                self._replace(seat, actor, f"{overdue} took over {self._config.timeout:g} s")
+                self._replace(seat, actor, overdue)
         except Closed:
             failure: BaseException | None = actor.failure
-            if failure is not None and isinstance(failure, jax.errors.JaxRuntimeError):
-                # No fault of the environment: a device, or another process, is gone.
+            device = isinstance(failure, jax.errors.JaxRuntimeError)
+            if failure is not None and device and not actor.of_environment:
+                # A device, or another process, is gone.
                 raise failure from None
             self._replace(seat, actor, actor.error)
+
+    def _standing(self, seat: Seat) -> Standing:
+        """Where a seat's streams stand; the run ends where that cannot be had."""
+        assert seat.actor is not None
+        try:
+            environment = seat.actor.save(self._config.timeout)
+        except (Exception, SystemExit) as error:
+            reason = f"the state of its environments cannot be saved, {actors.in_a_line(error)}"
+            raise ActorFailed(f"{self._where(seat)}: {reason}") from error
+        generation = np.full(len(seat.post.streams), seat.generation, np.int32)
+        return Standing(np.asarray(seat.commit.observation), environment, generation)
+
+    def _where(self, seat: Seat) -> str:
+        return f"{seat.post.name} on {self._environment.name}"
 
     def _replace(self, seat: Seat, actor: Actor, reason: str) -> None:
         actor.stop(reason, timeout=0.0)
         while len(actor.channel):
             # Handed over just before it was stopped.
             seat.took(actor.channel.get(0.0))
-        where = f"{seat.post.name} on {self._environment.name}"
+        where = self._where(seat)
         if not seat.restarts_left:
             raise ActorFailed(f"{where} failed once more than actors.restarts allows: {reason}")
         seat.restarts_left -= 1
@@ -209,12 +224,6 @@ def _seeds(seed: int, generation: int, streams: np.ndarray) -> np.ndarray:
     """A seed for each stream's episodes, whoever steps it."""
     made = [np.random.SeedSequence([seed, generation, int(s)]) for s in streams]
     return np.array([sequence.generate_state(1)[0] for sequence in made], np.uint32)
-
-
-def _standing(seat: Seat) -> Standing:
-    assert seat.actor is not None
-    generation = np.full(len(seat.post.streams), seat.generation, np.int32)
-    return Standing(np.asarray(seat.commit.observation), seat.actor.save(), generation)
 
 
 def _joined(parts: Sequence[Any], axis: int) -> Any:
