@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from emphatic import chains
+from emphatic import chains, documents
 from emphatic.errors import UserError
 
 LARGEST = 1e60
@@ -236,10 +236,7 @@ def _number(field: str, value: Any, index: tuple) -> float:
     """A finite float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(field, f"{_row(index)} is {_kind(value)}, not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
+    number = documents.number(value)
     if not math.isfinite(number):
         raise UserError(field, f"{_row(index)} is not a finite number")
     return number

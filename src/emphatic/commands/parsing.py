@@ -3,13 +3,13 @@
 import contextlib
 import functools
 import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
 
+from emphatic import documents
 from emphatic.errors import UserError
 
 
@@ -45,7 +45,7 @@ def pairs(option: str, given: Sequence[str]) -> dict[str, Any]:
         if not equals or not name:
             raise UserError(option, f"must be name=value, not {pair!r}")
         try:
-            found[name] = json.loads(value)
+            found[name] = documents.decoded(value)
         except ValueError:
             found[name] = value
     return found

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
+from emphatic import documents
 from emphatic.envs import atari, catch, gymnasium, minatar
 from emphatic.envs.base import Environment
 from emphatic.envs.host import HostEnvironment
@@ -46,7 +47,7 @@ def on_host(name: str) -> bool:
     return name.startswith(("atari/", "gymnasium:"))
 
 
-def make(name: str, **chosen: Any) -> Environment | HostEnvironment:
+def make(name: str, /, **chosen: Any) -> Environment | HostEnvironment:
     """The environment of that name; `settings(name)` are what can be chosen."""
     parameters = _parameters(name)
     known = _named(parameters)
@@ -98,7 +99,7 @@ def _of_type(field: str, value: Any, wanted: Any) -> Any:
     """Settings also come from files: 1 is not true there, and 1 will do for 1.0."""
     choices = _choices(wanted)
     if float in choices and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return documents.number(value)
     if not any(_is(value, choice) for choice in choices):
         words = " or ".join(_WORDS.get(choice, repr(choice)) for choice in choices)
         raise UserError(field, f"must be {words}, not {value!r}")

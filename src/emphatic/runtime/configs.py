@@ -6,6 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from emphatic import documents
 from emphatic.errors import UserError
 
 
@@ -63,7 +64,7 @@ def _scalar(kind: Any, value: Any, field: str) -> Any:
     right = isinstance(value, kind) or (kind is float and isinstance(value, int))
     if not right or (isinstance(value, bool) and kind is not bool):
         raise UserError(field, f"must be {_NAMES.get(kind, kind.__name__)}, not {value!r}")
-    return kind(value)
+    return documents.number(value) if kind is float else kind(value)
 
 
 _NAMES = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
