@@ -18,6 +18,7 @@ INPUTS = {
     "paper": (210, 160, 12),
     "impala": (84, 84, 4),
     "nature": (84, 84, 4),
+    "small": (84, 84, 4),
     "minatar": (10, 10, 4),
     "mlp": (10, 5, 2),
 }
@@ -210,6 +211,10 @@ def cost(name):
         layer(size, design.head_hidden)
         layer(design.head_hidden, outputs)
     return parameters, flops, inside
+
+
+def test_every_network_is_costed():
+    assert set(INPUTS) == set(networks.ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", INPUTS)

@@ -15,9 +15,9 @@ from emphatic.errors import UserError
 STEPS, LEARNED, STREAMS, HEADS, ACTIONS = 6, 4, 2, 3, 3
 
 
-def config_of(name="netd-ace", **settings):
+def config_of(agent="netd-ace", **settings):
     base = {"n": 2, "unroll_length": LEARNED, "num_streams": STREAMS, "discounts": (0.95, 0.9, 0.8)}
-    return AgentConfig(agent=name, **(base | settings))
+    return AgentConfig(agent=agent, **(base | settings))
 
 
 def outputs(seed=0):
@@ -152,7 +152,9 @@ def test_what_is_logged_is_of_real_steps():
     """Means per head over the 7 real steps of 8; checked on numbers known beforehand."""
     config, given, experience = config_of(), outputs(), transitions()
     heads = surreal.view(config, given, experience)
-    f = emphases().at[2, 0].set(1e9)
+    bounds = np.array([1.0 / (1.0 - 0.9**2), 1.0 / (1.0 - 0.8**2)])
+    f = jnp.minimum(emphases(), 0.99 * bounds[None, None])
+    f = f.at[1, 0].set(bounds).at[3, 1, 0].set(bounds[0]).at[2, 0].set(1e9)
     metrics = surreal.loss(config, given, heads, experience, f).metrics
     real = np.asarray(experience.weight[:LEARNED], bool)
     np.testing.assert_allclose(metrics["emphasis"], with_main(f)[real].mean(0), rtol=1e-5)
@@ -162,15 +164,46 @@ def test_what_is_logged_is_of_real_steps():
     np.testing.assert_allclose(
         metrics["value"], np.asarray(given.value)[:LEARNED][real].mean(0), rtol=1e-4
     )
-    bound = 1.0 / (1.0 - 0.9**2)
-    at_bound = (with_main(f) >= 0.999 * bound)[real].mean(0)
-    np.testing.assert_allclose(metrics["emphasis_at_bound"], at_bound, rtol=1e-5)
+    np.testing.assert_allclose(metrics["emphasis_at_bound"], [0, 2 / 7, 1 / 7], rtol=1e-5)
     log_mu, log_pi = (
         np.asarray(jax.nn.log_softmax(x))[:LEARNED]
         for x in (experience.behaviour_logits[:, :, None], given.logits)
     )
     kl = (np.exp(log_mu) * (log_mu - log_pi)).sum(-1)[real].mean(0)
     np.testing.assert_allclose(metrics["kl"], kl, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "bounds"),
+    [
+        ({"agent": "netd-ace"}, (1 / (1 - 0.9**2), 1 / (1 - 0.8**2))),
+        ({"agent": "netd", "clip_trace": 0.5}, (1 / (1 - 0.45**2), 1 / (1 - 0.4**2))),
+        ({"agent": "netd", "clip_trace": 2.0}, (np.inf, np.inf)),
+        ({"agent": "netd", "clip_trace": np.inf, "bound": 4.0}, (4.0, 4.0)),
+        ({"agent": "wetd"}, (10.0, 5.0)),
+        ({"agent": "wetd-ace", "beta": 0.5}, (2.0, 2.0)),
+        ({"agent": "wetd", "eta": 0.5}, (5.5, 3.0)),
+        ({"agent": "wetd", "eta": 0.0}, (1.0, 1.0)),
+        ({"agent": "wetd", "bound": 8.0, "bound_recursion": 4.0}, (4.0, 4.0)),
+        ({"agent": "wetd", "bound": 3.0, "bound_recursion": 7.0}, (3.0, 3.0)),
+        ({"agent": "wetd", "bound_recursion": 7.0, "eta": 0.5}, (4.0, 3.0)),
+        ({"agent": "wevtrace", "bound_recursion": 5.0, "eta": 0.5}, (3.0, 3.0)),
+        ({"agent": "nevtrace", "bound": 6.0}, (6.0, 6.0)),
+        ({"agent": "exact-nevtrace"}, (np.inf, np.inf)),
+        ({"agent": "surreal"}, (np.inf, np.inf)),
+        ({"agent": "impala"}, ()),
+    ],
+)
+def test_each_head_has_its_own_bound_and_its_trace_gets_there(settings, bounds):
+    config = config_of(**settings)
+    np.testing.assert_allclose(surreal.emphasis_bound(config), bounds, rtol=1e-9)
+    if np.isfinite(bounds).all() and bounds:
+        steps = (200, 1, len(bounds))
+        rho, nu = jnp.full(steps, 3.0), jnp.full(steps, 0.5)
+        discount = jnp.broadcast_to(jnp.asarray(config.discounts[1:])[None, None], steps)
+        trace = surreal.algorithm(config).trace
+        _, emphasis = trace.update(trace.init(steps[1:]), rho, discount, nu)
+        np.testing.assert_allclose(emphasis[:, 0].max(0), bounds, rtol=1e-5)
 
 
 def test_the_head_that_made_the_data_has_ratio_one():

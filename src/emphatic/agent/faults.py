@@ -87,7 +87,8 @@ def in_outputs(
 ) -> list[Suspicion]:
     """What network, trace and loss made of it; `arrived` are emphases of the new transitions."""
     # A thousandth for rounding: without clipping the bound itself is reached.
-    high = ~(arrived <= 1.001 * emphasis_bound(config)) | ~jnp.isfinite(arrived)
+    bound = jnp.asarray([[emphasis_bound(config)]])
+    high = ~(arrived <= 1.001 * bound) | ~jnp.isfinite(arrived)
     main = jnp.zeros((*high.shape[:-1], 1), bool)
     oldest = -config.lookahead
     return [

@@ -115,6 +115,10 @@ PRESETS: dict[str, Callable[[str], AgentConfig]] = {
 }
 
 
+STEPS = {"paper-fixed": 50_000_000, "paper-mixed": 50_000_000, "demo": 4_000_000}
+"""Environment steps of presets that have their own. Paper: 200e6 frames, four a step."""
+
+
 def preset(name: str, agent: str) -> AgentConfig:
     """The preset of that name, for that agent."""
     if name not in PRESETS:
@@ -123,9 +127,29 @@ def preset(name: str, agent: str) -> AgentConfig:
 
 
 def for_environment(env: str) -> str:
-    """The preset that an environment is trained with unless another is asked for."""
+    """The preset that an environment is trained with unless another is asked for.
+
+    One of Gymnasium's is looked at: images need convolutions, large ones large kernels.
+    """
     families = {"catch": "catch", "minatar": "minatar", "atari": "atari-small"}
-    return families.get(env.split("/")[0], "vector")
+    family = env.split("/")[0]
+    if family in families:
+        return families[family]
+    shape = _shape(env)
+    if len(shape) != 3 or min(shape[:2]) < 3:
+        return "vector"
+    return "atari-small" if min(shape[:2]) >= 36 else "minatar"
+
+
+def _shape(env: str) -> tuple[int, ...]:
+    """Of an observation; none where the environment cannot be made with nothing said of it."""
+    from emphatic import envs
+
+    try:
+        return envs.make(env).observation_shape
+    except Exception:
+        # What is wrong is said where it is made with its settings.
+        return ()
 
 
 def env_settings(name: str, env: str) -> dict[str, Any]:

@@ -240,12 +240,14 @@ def loss(
     total = per_step.mean(-1)
     total = total.mean() if config.reduction == "mean" else total.sum()
     rho = heads.rho_tm1[:steps]
+    # The main head's weight, always 1, is at no bound.
+    bound = jnp.asarray([[[math.inf, *emphasis_bound(config)]]])
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
         "emphasis": emphasis,
-        "emphasis_at_bound": emphasis >= 0.999 * emphasis_bound(config),
+        "emphasis_at_bound": emphasis >= 0.999 * bound,
         "clipped_rho": jnp.minimum(1.0, rho),
         "kl": _kl(transitions.behaviour_logits[:steps, :, None], logits),
         "value_bias": target.value_tm1[:steps] - value,
@@ -255,15 +257,26 @@ def loss(
     return Loss(total, metrics, jax.lax.stop_gradient(per_step))
 
 
-def emphasis_bound(config: AgentConfig) -> float:
-    """The largest emphasis these settings allow: 1/(1 - γⁿ) for NETD with ratios clipped at 1."""
-    chosen = agent(config.agent)
-    given = config.bound or config.bound_recursion or math.inf
-    if chosen.row.ratio != "clipped" or config.clip_trace > 1 or config.num_heads == 1:
-        return given
-    gamma = max(config.discounts[1:]) if config.beta is None else config.beta
-    span = config.n if chosen.row.trace == "netd" else 1
-    return min(given, 1.0 / (1.0 - gamma**span)) if gamma < 1 else given
+def emphasis_bound(config: AgentConfig) -> tuple[float, ...]:
+    """The largest emphasis each auxiliary head can have; ∞ where nothing bounds it.
+
+    With ratios clipped at c the follow-on trace of n steps stays below 1/(1 - (cγ)ⁿ), WETD's
+    (n = 1) below `bound_recursion` too; η draws it towards 1, and `bound` cuts what is used.
+    """
+    row = agent(config.agent).row
+    gammas = config.discounts[1 : config.num_heads]
+    span = config.n if row.trace == "netd" else 1
+
+    def of(gamma: float) -> float:
+        followon = math.inf
+        if row.ratio == "clipped":
+            decay = config.clip_trace * (gamma if config.beta is None else config.beta)
+            followon = 1.0 / (1.0 - decay**span) if decay < 1 else math.inf
+        followon = min(followon, config.bound_recursion or math.inf)
+        used = 1.0 + config.eta * (followon - 1.0) if config.eta else 1.0
+        return min(used, config.bound or math.inf)
+
+    return tuple(of(gamma) for gamma in gammas)
 
 
 def _learned_heads(chosen: Agent, num_heads: int) -> Float[Array, "1 1 H"]:
@@ -281,8 +294,8 @@ def _kl(
 
 
 def _reduced(metrics: PyTree, weight: Float[Array, "T B"]) -> dict[str, Array]:
-    """Means per head over the real steps; of the emphasis also the maximum."""
-    weight = weight[..., None]
+    """Means per head over the real steps, and their share; of the emphasis also the maximum."""
+    share, weight = weight.mean(), weight[..., None]
     count = jnp.maximum(weight.sum(), 1.0)
     means = {name: (weight * x).sum((0, 1)) / count for name, x in metrics.items()}
-    return {**means, "emphasis_max": (weight * metrics["emphasis"]).max((0, 1))}
+    return {**means, "emphasis_max": (weight * metrics["emphasis"]).max((0, 1)), "learned": share}
