@@ -103,12 +103,16 @@ def test_without_the_signal_a_lost_life_is_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("game", ["ms_pacman", "pong", "space_invaders", "seaquest", "qbert"])
-def test_more_games_by_hand(game):
+@pytest.mark.parametrize(
+    "game", ["breakout", "ms_pacman", "pong", "space_invaders", "seaquest", "qbert"]
+)
+def test_games_by_hand(game):
+    """To the end of games, and through truncations."""
     seen = compare(game, 3000)
     assert seen["terminated"] >= 1
     assert seen["lives"] >= 2 or game == "pong"
-    assert seen["reward"] > 1 or game == "pong", "rewards are clipped"
+    assert seen["reward"] > 1 or game in ("pong", "breakout"), "rewards are clipped"
+    assert compare(game, 600, max_frames=598)["truncated"] >= 2
 
 
 def test_no_ops_start_an_episode():
@@ -163,6 +167,22 @@ def test_both_emulators_give_the_same_stream(case):
     theirs = conformance_host.record(single, seeds, action)
     conformance_host.check_replay(ours, theirs)
     assert ours.stream.ended.sum() >= 2
+
+
+def test_one_stream_is_truncated_while_the_others_go_on():
+    """With a limit longer than some games the streams get out of phase."""
+    made = [
+        envs.make("atari/breakout", max_frames=600, emulator=emulator)
+        for emulator in ("vector", "single")
+    ]
+    seeds = np.array([3, 2**32 - 1, 0], np.uint32)
+    action = np.random.default_rng(1).integers(made[0].num_actions, size=(500, 3))
+    ours, theirs = (conformance_host.record(one, seeds, action) for one in made)
+    conformance_host.check_replay(ours, theirs)
+    ended = ours.stream.ended
+    truncated = ended & (ours.stream.discount == 1)
+    assert (ended & ~truncated).any()
+    assert (truncated.any(1) & ~truncated.all(1)).sum() >= 3
 
 
 @pytest.mark.parametrize(

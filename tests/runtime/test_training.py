@@ -9,12 +9,17 @@ import pytest
 from processes import finished
 
 from emphatic import cli
+from emphatic.agent import presets
+from emphatic.commands import parsing, train
 from emphatic.errors import UserError
-from emphatic.runtime import configs, runs
+from emphatic.runtime import configs, runs, settings, training
 from emphatic.runtime.settings import TrainConfig
 
 ARGUMENTS = ["--env", "catch", "--agent", "netd-ace", "--steps", "128000", "--seed", "3"]
 ARGUMENTS += ["--log-every", "20", "--checkpoint-every", "40", "--settings", "time_limit=7"]
+
+
+CONTROL = ["--agent", "surreal-constant"]
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +70,12 @@ def test_metrics_sum_up_episodes(uninterrupted):
     assert lines[-1]["skipped_update"] == 0
 
 
+@pytest.mark.slow
+def test_a_run_says_what_its_names_stand_for(uninterrupted):
+    config = training.stored_config(uninterrupted)
+    assert runs.read_config(uninterrupted)["resolved"] == settings.resolved(config)
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -84,6 +95,13 @@ def test_metrics_sum_up_episodes(uninterrupted):
         (["--network.name", "transformer"], "network.name"),
         (["--resume", "nowhere"], "run"),
         (["--resume", "nowhere", "--steps", "5"], "resume"),
+        (["--resume"], "resume"),
+        (["--preset"], "preset"),
+        (["--preset", ""], "preset"),
+        (["--seed", "4294967295", "--seeds", "2"], "seed"),
+        (["--constant-from", "nowhere"], "constant_from"),
+        ([*CONTROL, "--constant", "3", "--constant-from", "nowhere"], "constant"),
+        ([*CONTROL, "--constant=1.0", "--constant_from=nowhere"], "constant"),
     ],
 )
 def test_mistakes_get_one_sentence(arguments, field, tmp_path, monkeypatch, capsys):
@@ -96,6 +114,32 @@ def test_mistakes_get_one_sentence(arguments, field, tmp_path, monkeypatch, caps
     assert error.startswith(f"emphatic: {field}: ")
     assert "\n" not in error
     assert list(tmp_path.iterdir()) == []
+
+
+def trained(path, agent, *lines):
+    """A run of that agent with these lines of metrics."""
+    config = configs.to_json(TrainConfig(env="catch", learner=presets.catch(agent)))
+    given = {"environment": {}, "seed": 0, "command": [], "created": ""}
+    with runs.Run.create(path, config, **given) as run:
+        run.metrics.append(*lines)
+    return path
+
+
+def test_a_control_has_the_scheme_of_its_run(tmp_path):
+    """One constant for all auxiliary heads; a run of the other scheme is told from it."""
+    emphasis = {"emphasis": [1.0, 2.0, 3.0]}
+    fixed, mixed = (trained(tmp_path / name, name, emphasis) for name in ("netd-ace", "wetd-ace"))
+    given = {"surreal-constant": (fixed, mixed), "surreal-constant-mixed": (mixed, fixed)}
+    for control, (right, wrong) in given.items():
+        arguments = ["--env", "catch", "--agent", control, "--constant-from"]
+        options = parsed([*arguments, str(right)])
+        assert train._config(options).learner.constant == 2.5
+        with pytest.raises(UserError, match=f"constant_from: .* not {control}$"):
+            train._config(parsed([*arguments, str(wrong)]))
+
+
+def parsed(arguments):
+    return parsing.parsed(train.Options, "train", arguments, default=train._defaults(arguments))
 
 
 @pytest.mark.slow

@@ -7,22 +7,27 @@ import tyro
 from rich.console import Console
 
 from emphatic.evaluation import episodes as evaluation
-from emphatic.runtime import compilation, signals
+from emphatic.runtime import compilation, settings, signals
 
 
 def command(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100, seed: int = 0) -> None:
     """Play whole episodes with the newest checkpoint of a run: no learning, raw rewards.
 
-    Writes evaluation.json into the run and prints the mean with its standard error.
+    Writes evaluation.json into the run and prints the mean with its standard error. Ctrl-C or
+    SIGTERM ends it at once and keeps nothing; the same command again plays the same episodes.
 
     Args:
         run: Folder of the run.
         episodes: Whole episodes to play.
         seed: Of environments and actions.
     """
+    settings.check_seed(seed)
     compilation.cached()
-    with signals.at_once():
-        result = evaluation.evaluate(run, episodes, seed=seed)
+    with signals.leaving(f"stopped: no episode is kept; {run / 'evaluation.json'} is as it was"):
+        trained = evaluation.load(run)
+        played = evaluation.play(trained, episodes, seed=seed)
+    with signals.stop_signal():  # What was played is written down, whoever asks now.
+        result = evaluation.written(run, trained, played, seed)
     error = result["standard_error"]
     spread = "" if error is None else f" ± {error:.2f} (standard error)"
     console = Console(highlight=False)

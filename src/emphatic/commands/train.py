@@ -4,22 +4,15 @@ import argparse
 import dataclasses
 import datetime
 import functools
-import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from emphatic import envs
-from emphatic.agent import presets
-from emphatic.commands import parsing
+from emphatic.agent import agents, presets
+from emphatic.commands import parsing, progress
 from emphatic.errors import UserError
-from emphatic.runtime import compilation, distributed, runs, together, training
+from emphatic.runtime import compilation, distributed, reports, together, training
 from emphatic.runtime.distributed import ProcessesConfig
-from emphatic.runtime.settings import TrainConfig
+from emphatic.runtime.settings import TrainConfig, cadence, check_seed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,12 +30,14 @@ class Options(TrainConfig):
 
     preset: str = "minatar"
     """paper-fixed, paper-mixed, atari, atari-small, minatar, demo, catch or vector; default: what
-    suits the environment."""
+    suits the environment. The paper's train for 50,000,000 steps, its 200e6 frames, unless --steps
+    says otherwise; demo for 4,000,000."""
     settings: tuple[str, ...] = ()
     """Settings of the environment, such as sticky_actions=0.0. paper-fixed and paper-mixed set
     pixels=rgb210 on Atari."""
     constant_from: Path | None = None
-    """surreal-constant: take the constant from a run, the mean emphasis of its other heads."""
+    """surreal-constant: take the constant from a run of the same scheme, the mean emphasis of its
+    auxiliary heads."""
     seeds: int = 1
     """Seeds trained as one program, from --seed on; OUT then holds a run each. For
     accelerators: on a CPU one process a seed is faster."""
@@ -51,15 +46,17 @@ class Options(TrainConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.seeds < 1:
-            raise UserError("seeds", f"must be at least 1, not {self.seeds}")
+        if not 1 <= self.seeds <= 10_000:
+            raise UserError("seeds", f"must lie in [1, 10,000], not {self.seeds}")
+        check_seed(self.seed + self.seeds - 1)
 
 
 def main(argv: list[str]) -> None:
     """Parse in two steps, since a preset decides what the options' defaults are, and train."""
     compilation.cached()
-    resumed, rest = _resume(argv)
-    processes, rest = _processes(rest)
+    given, rest = _taken(argv, resume=Path)
+    joined, rest = _taken(rest, distributed=bool, coordinator=str, process=int, processes=int)
+    resumed, processes = given["resume"], ProcessesConfig(**joined)
     if resumed is None:
         options = parsing.parsed(Options, "train", rest, default=_defaults(rest))
         config = _config(options)
@@ -73,7 +70,7 @@ def main(argv: list[str]) -> None:
         start = functools.partial(_go_on, resumed, folders)
     distributed.join(processes)
     with distributed.together():
-        outcome = _shown(config, start)
+        outcome = progress.shown(config, start)
     if distributed.writes():
         _say_end(outcome)
 
@@ -97,91 +94,66 @@ def _go_on(path: Path, folders: list[Path], **shown: Any) -> training.Outcome:
     return training.resume(path, **shown)
 
 
-def _resume(argv: list[str]) -> tuple[Path | None, list[str]]:
-    """The folder after --resume, and the other arguments."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--resume", type=Path)
-    known, rest = parser.parse_known_args(argv)
-    return known.resume, rest
-
-
 def _beside(path: Path) -> list[Path]:
     """The runs of several seeds that `path` holds, in the order of the seeds; none if it is one."""
     found = [file.parent for file in path.glob("seed*/config.json")]
     return sorted(found, key=lambda folder: (len(folder.name), folder.name))
 
 
-def _processes(argv: list[str]) -> tuple[ProcessesConfig, list[str]]:
-    """How to find other processes, which is no part of the run; and the other arguments."""
+def _taken(argv: list[str], **kinds: type) -> tuple[dict[str, Any], list[str]]:
+    """What `argv` says of these options, None of those it leaves out; and the other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--distributed", action="store_true")
-    parser.add_argument("--coordinator")
-    parser.add_argument("--process", type=int)
-    parser.add_argument("--processes", type=int)
+    for name, kind in kinds.items():
+        how: dict[str, Any] = {"action": "store_true"} if kind is bool else {"type": kind}
+        parser.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **how)
     try:
         known, rest = parser.parse_known_args(argv)
     except argparse.ArgumentError as error:
-        raise UserError(str(error.argument_name).lstrip("-"), error.message) from None
-    return ProcessesConfig(**vars(known)), rest
+        field = str(error.argument_name).split("/")[0].lstrip("-")
+        raise UserError(field, error.message) from None
+    return vars(known), rest
 
 
 def _defaults(argv: list[str]) -> Options:
     """The options before the command line: of the preset, which it may name."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset")
-    parser.add_argument("--env", default="minatar/breakout")
-    parser.add_argument("--agent")
-    known, _ = parser.parse_known_args(argv)
-    preset = known.preset or presets.for_environment(known.env)
-    agent = known.agent or ("wetd" if preset == "paper-mixed" else "netd-ace")
-    given = {"env": known.env, "learner": presets.preset(preset, agent), "preset": preset}
-    if preset == "demo":
-        given["steps"] = 4_000_000
-    if envs.on_host(known.env):
-        # An update takes a thousand times as long as one of MinAtar.
-        given |= {"log_every": 5, "checkpoint_every": 250}
-    return Options(**given)
+    options = ("env", "agent", "preset", "constant", "constant_from")
+    given, _ = _taken(argv, **dict.fromkeys(options, str))
+    known = {name: value for name, value in given.items() if value is not None}
+    if {"constant", "constant_from"} <= known.keys():
+        raise UserError("constant", "is given, and --constant-from as well; leave out one of them")
+    env = known.get("env", TrainConfig.env)
+    preset = known.get("preset", presets.for_environment(env))
+    agent = known.get("agent", "wetd" if preset == "paper-mixed" else "netd-ace")
+    steps = presets.STEPS.get(preset, TrainConfig.steps)
+    learner = presets.preset(preset, agent)
+    return Options(env=env, learner=learner, preset=preset, steps=steps, **cadence(env))
 
 
 def _config(options: Options) -> TrainConfig:
     """The run's part of the options."""
     fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(TrainConfig)}
     if options.constant_from is not None:
-        constant = mean_emphasis(options.constant_from)
+        constant = _constant(options.learner.agent, options.constant_from)
         fields["learner"] = dataclasses.replace(options.learner, constant=constant)
     asked = presets.env_settings(options.preset, options.env)
-    return TrainConfig(**{**fields, "env_settings": asked | _settings(options.settings)})
+    fields["env_settings"] = asked | parsing.pairs("settings", options.settings)
+    return TrainConfig(**fields)
 
 
-def mean_emphasis(run: Path) -> float:
-    """Over the whole of a run and its auxiliary heads."""
-    lines = runs.read_metrics(run)
-    try:
-        auxiliary = [float(x) for line in lines for x in line["emphasis"][1:]]
-    except (KeyError, TypeError, ValueError):
-        raise UserError("constant_from", f"the metrics of {run} do not tell its emphasis") from None
-    if not auxiliary:
-        raise UserError("constant_from", f"{run} has no auxiliary heads, or no metrics yet")
-    return round(sum(auxiliary) / len(auxiliary), 4)
-
-
-def _settings(given: tuple[str, ...]) -> dict[str, Any]:
-    """`name=value` pairs; a value is what JSON makes of it, else a word."""
-    settings = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise UserError("settings", f"must be name=value, not {pair!r}")
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
-    return settings
-
-
-def _plain_console() -> Console:
-    """Prints what it is given: names and paths may hold what rich would read as markup."""
-    return Console(highlight=False, markup=False, emoji=False)
+def _constant(control: str, run: Path) -> float:
+    """The mean emphasis of the run, if `control` can be its control."""
+    chosen = agents.agent(control)
+    if chosen.auxiliary != "constant":
+        raise UserError("constant_from", f"has no place in {control}, only in surreal-constant")
+    other = agents.agent(training.stored_config(run).learner.agent)
+    if other.row.scheme != chosen.row.scheme:
+        fitting = {"fixed": "surreal-constant", "mixed": "surreal-constant-mixed"}
+        raise UserError(
+            "constant_from",
+            f"names a run of {other.name}, which learns in the {other.row.scheme} scheme; "
+            f"its control is {fitting[other.row.scheme]}, not {control}",
+        )
+    return reports.mean_emphasis([run])
 
 
 def _folder(config: TrainConfig, seeds: int) -> Path:
@@ -190,83 +162,8 @@ def _folder(config: TrainConfig, seeds: int) -> Path:
     return Path("runs") / f"{env}-{config.learner.agent}-{which}"
 
 
-def _shown(config: TrainConfig, run: Callable[..., training.Outcome]) -> training.Outcome:
-    """The run with its progress: a bar on a terminal, else a line now and then."""
-    console = _plain_console()
-    console.print(
-        f"{config.learner.agent} on {config.env}: {config.steps:,} steps, seed {config.seed}"
-    )
-    if not distributed.writes():
-        return run(progress=lambda line, seconds: None, say=console.print)
-    if not console.is_terminal:
-        return run(progress=_Lines(config, console), say=console.print)
-    columns = (
-        TextColumn("{task.fields[steps]}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f}%  return {task.fields[result]}  {task.fields[speed]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        return run(progress=_Bar(config, bar), say=console.print)
-
-
-class _Rate:
-    """Steps per second, over the last ten seconds or so."""
-
-    def __init__(self):
-        self._marks: list[tuple[float, int]] = []
-
-    def __call__(self, steps: int) -> float | None:
-        now = time.perf_counter()
-        self._marks = [m for m in self._marks if now - m[0] < 10] + [(now, steps)]
-        (then, before), (_, after) = self._marks[0], self._marks[-1]
-        return (after - before) / (now - then) if now > then else None
-
-
-class _Bar:
-    """Progress as a bar."""
-
-    def __init__(self, config: TrainConfig, bar: Progress):
-        self._bar, self._rate = bar, _Rate()
-        self._task = bar.add_task(
-            "", total=config.steps, steps="compiling", result="-", speed="", start=True
-        )
-
-    def __call__(self, line: dict[str, Any], seconds: float) -> None:
-        rate = self._rate(line["steps"])
-        self._bar.update(
-            self._task,
-            completed=line["steps"],
-            steps=f"{line['steps']:,} steps",
-            result=_return(line),
-            speed=f"{rate:,.0f} steps/s" if rate else "",
-        )
-
-
-class _Lines:
-    """Progress as lines, at least ten seconds apart."""
-
-    def __init__(self, config: TrainConfig, console: Console):
-        self._config, self._console, self._rate = config, console, _Rate()
-        self._last = -10.0
-
-    def __call__(self, line: dict[str, Any], seconds: float) -> None:
-        rate = self._rate(line["steps"])
-        if seconds - self._last < 10 and line["steps"] < self._config.steps:
-            return
-        self._last = seconds
-        speed = f", {rate:,.0f} steps/s" if rate else ""
-        self._console.print(f"{line['steps']:>11,} steps, return {_return(line)}{speed}")
-
-
-def _return(line: dict[str, Any]) -> str:
-    return "-" if line["return"] is None else f"{line['return']:.2f}"
-
-
 def _say_end(outcome: training.Outcome) -> None:
-    console = _plain_console()
+    console = progress.plain_console()
     if not outcome.finished:
         console.print(f"stopped after {outcome.updates:,} updates, checkpoint written; go on with")
         console.print(f"  emphatic train --resume {outcome.path}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""An agent playing, as a GIF (or an MP4 where ffmpeg is installed)."""
+"""An agent playing, as a GIF, or as an MP4 where the program ffmpeg is installed."""
 
 import shutil
 import subprocess
@@ -50,34 +50,56 @@ def _picture(observation: np.ndarray) -> np.ndarray:
     return picture
 
 
+def check(path: Path, frames_per_second: int) -> None:
+    """Whether an animation can be written there, before there is one."""
+    if not 1 <= frames_per_second <= 100:
+        raise UserError("fps", f"must lie in [1, 100], not {frames_per_second}")
+    if path.suffix not in (".gif", ".mp4"):
+        raise UserError("out", f"must end in .gif or .mp4, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise UserError("out", f"{path.parent} is no folder; make it, or choose another place")
+    if path.is_dir():
+        raise UserError("out", f"{path} is a folder; choose another name")
+    if path.suffix == ".mp4":
+        _ffmpeg()
+
+
 def write(path: Path, observations: np.ndarray, *, frames_per_second: int = 15) -> None:
     """The animation, its format by the ending of `path`."""
     path = Path(path)
-    if path.suffix not in (".gif", ".mp4"):
-        raise UserError("out", f"must end in .gif or .mp4, not {path.name!r}")
+    check(path, frames_per_second)
     pictures = images(observations)
-    if path.suffix == ".gif":
-        first, *rest = [picture.quantize(colors=64) for picture in pictures]
-        first.save(
-            path,
-            save_all=True,
-            append_images=rest,
-            duration=round(1000 / frames_per_second),
-            loop=0,
-        )
-        return
-    _write_mp4(path, pictures, frames_per_second)
+    try:
+        if path.suffix == ".mp4":
+            _write_mp4(path, pictures, frames_per_second)
+        else:
+            _write_gif(path, pictures, frames_per_second)
+    except OSError as error:
+        raise UserError("out", f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _write_gif(path: Path, pictures: list[Image.Image], frames_per_second: int) -> None:
+    first, *rest = [picture.quantize(colors=64) for picture in pictures]
+    duration = round(1000 / frames_per_second)
+    first.save(path, save_all=True, append_images=rest, duration=duration, loop=0)
 
 
 def _write_mp4(path: Path, pictures: list[Image.Image], frames_per_second: int) -> None:
-    ffmpeg = shutil.which("ffmpeg")
-    if ffmpeg is None:
-        raise UserError("out", "an .mp4 needs ffmpeg, which is not installed; .gif needs nothing")
+    """Raw frames piped into ffmpeg; its encoder of choice wants even sizes."""
     width, height = pictures[0].size
-    command = [ffmpeg, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
+    command = [_ffmpeg(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
     command += ["-s", f"{width}x{height}", "-r", str(frames_per_second), "-i", "-"]
-    command += ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(path)]
+    command += ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", f"file:{path}"]
     frames = b"".join(picture.tobytes() for picture in pictures)
     done = subprocess.run(command, input=frames, capture_output=True, check=False)
     if done.returncode:
-        raise UserError("out", f"ffmpeg could not write {path}: {done.stderr.decode().strip()}")
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        raise UserError("out", f"ffmpeg could not write {path}: {said}")
+
+
+def _ffmpeg() -> str:
+    """Where the program is."""
+    found = shutil.which("ffmpeg")
+    if found is None:
+        raise UserError("out", "an .mp4 needs ffmpeg, which is not installed; .gif needs nothing")
+    return found

@@ -15,10 +15,13 @@ from emphatic.errors import UserError
 from emphatic.evaluation import hosts
 from emphatic.runtime import runs, training
 from emphatic.runtime.checkpoints import latest
-from emphatic.runtime.settings import TrainConfig
+from emphatic.runtime.settings import TrainConfig, check_seed
 
 CHUNK = 500
 """Steps per compiled call."""
+
+MOST_EPISODES = 1_000_000
+"""More is a slip of the hand."""
 
 
 class Trained(NamedTuple):
@@ -59,8 +62,7 @@ def play(
     would favour short ones. `max_steps` per stream is a guard (on the host: per episode): an
     agent that never finishes its episodes is an error, not a score.
     """
-    if episodes < 1:
-        raise UserError("episodes", f"must be at least 1, not {episodes}")
+    _check_episodes(episodes)
     streams = min(streams, episodes)
     each = -(-episodes // streams)
     environment, learner = trained.environment, trained.learner
@@ -72,6 +74,11 @@ def play(
         place = (environment, learner, params)
         found = _episodes_by_stream(*place, [seed], each, streams, max_steps)[0]
     return _chosen(found, each, streams, episodes)
+
+
+def _check_episodes(episodes: int) -> None:
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise UserError("episodes", f"must lie in [1, {MOST_EPISODES:,}], not {episodes}")
 
 
 def play_together(
@@ -152,8 +159,10 @@ def _advance(played: Environment, learner: Learner, params: Any, state):
 
 def evaluate(path: Path, episodes: int, *, seed: int = 0) -> dict[str, Any]:
     """Play, and write evaluation.json beside the run; what was written."""
+    check_seed(seed)
+    _check_episodes(episodes)
     trained = load(path)
-    return _written(path, trained, play(trained, episodes, seed=seed), seed)
+    return written(path, trained, play(trained, episodes, seed=seed), seed)
 
 
 def evaluate_together(paths: Sequence[Path], episodes: int, *, seeds: Sequence[int]) -> None:
@@ -161,11 +170,11 @@ def evaluate_together(paths: Sequence[Path], episodes: int, *, seeds: Sequence[i
     trained = [load(path) for path in paths]
     played = play_together(trained, episodes, seeds=seeds)
     for given in zip(paths, trained, played, seeds, strict=True):
-        _written(*given)
+        written(*given)
 
 
-def _written(path: Path, trained: Trained, played: Episodes, seed: int) -> dict[str, Any]:
-    """evaluation.json of the run."""
+def written(path: Path, trained: Trained, played: Episodes, seed: int) -> dict[str, Any]:
+    """evaluation.json of the run, and what it says."""
     returns = played.returns
     spread = float(returns.std(ddof=1)) if len(returns) > 1 else None
     result = {

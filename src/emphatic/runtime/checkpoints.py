@@ -140,6 +140,17 @@ def latest(folder: Path, *, at_most: int | None = None) -> Checkpoint | None:
     return None
 
 
+def steps(folder: Path) -> list[int]:
+    """Of the checkpoints there, whole or not, oldest first."""
+    return [_step(path) for path in _sorted(Path(folder))]
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the newest `keep`."""
+    if paths := _sorted(Path(folder)):
+        _prune(folder, paths[-1], keep)
+
+
 def read(path: Path) -> Checkpoint:
     """The checkpoint at `path`, every byte checked; `DamagedCheckpointError` names what is not."""
     path = Path(path)

@@ -1,8 +1,7 @@
 """What a training loop writes down: a line of metrics a call, episodes, timing, checkpoints."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ from jaxtyping import PyTree
 
 from emphatic.agent import faults
 from emphatic.errors import Stopped
-from emphatic.runtime import reports
+from emphatic.runtime import reports, runs
 from emphatic.runtime.checkpoints import Checkpoint
 from emphatic.runtime.reports import Report
 from emphatic.runtime.runs import Run
@@ -23,18 +22,6 @@ Progress = Callable[[dict[str, Any], float], None]
 
 class TrainingHalted(Stopped):
     """Too many updates in a row held a number that was not finite."""
-
-
-@contextlib.contextmanager
-def _disk(run: Run) -> Iterator[None]:
-    """A disk that is full or gone ends the run in order; nothing that was written is lost."""
-    try:
-        yield
-    except OSError as error:
-        raise Stopped(
-            f"cannot write {run.path}: {error.strerror or error}; with that mended, "
-            f"emphatic train --resume {run.path} goes on from the last checkpoint"
-        ) from error
 
 
 class Logbook:
@@ -72,7 +59,7 @@ class Logbook:
             return
         extra = {"steps": done * self._per_update, "skipped_in_row": self.skipped_in_row}
         if self._run is not None:
-            with _disk(self._run):
+            with runs.disk(self._run.path):
                 self._run.save(done, snapshot, extra, keep=self._config.keep)
         self.saved = done
 
@@ -84,7 +71,7 @@ class Logbook:
         self.pending = None
         report = jax.device_get(report)
         if self._run is not None:
-            with _disk(self._run):
+            with runs.disk(self._run.path):
                 self._write(self._run, done, report)
         self._watch_faults(done, np.asarray(report.fault))
 

@@ -1,8 +1,8 @@
 """A run is a folder: what it was asked to do, what came of it, and how to go on.
 
-    config.json        the resolved configuration, environment settings, versions, command
+    config.json        configuration, what its names stand for, environment, versions, command
     metrics.jsonl      one line an update (or a fixed number of them)
-    episodes.jsonl     one line an episode
+    episodes.jsonl     the episodes that ended in the updates of such a line, if there were any
     timing.jsonl       seconds: all that differs between two runs of the same configuration
     tensorboard/       a mirror of the metrics
     checkpoints/       see `checkpoints`
@@ -16,6 +16,8 @@ and `episodes.jsonl` of a run that was killed are, to the byte, those of one tha
 
 import contextlib
 import fcntl
+import functools
+import hashlib
 import json
 import math
 import platform
@@ -27,7 +29,8 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import PyTree
 
-from emphatic.errors import UserError
+from emphatic import __version__, documents
+from emphatic.errors import Stopped, UserError
 from emphatic.runtime import checkpoints, files
 from emphatic.runtime.board import Board
 
@@ -35,7 +38,7 @@ FORMAT = 1
 LOGS = ("metrics.jsonl", "episodes.jsonl", "timing.jsonl")
 _UNFINISHED = ("lock", ".config.json.tmp")
 """What a process leaves that was killed while it made the folder."""
-_PACKAGES = ("emphatic", "jax", "jaxlib", "numpy", "optax", "flax", "pgx", "ale-py", "gymnasium")
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", "pgx", "ale-py", "gymnasium")
 
 
 class Log:
@@ -94,10 +97,13 @@ class Run:
     def __init__(self, path: Path, lock: IO[str], sizes: Mapping[str, int]):
         self.path = path
         self._lock = lock
-        self.metrics, self.episodes, self.timing = (
-            Log(path / name, sizes.get(name, 0)) for name in LOGS
-        )
-        files.sync_folder(path)
+        with contextlib.ExitStack() as opened:
+            self.metrics, self.episodes, self.timing = (
+                opened.enter_context(contextlib.closing(Log(path / name, sizes.get(name, 0))))
+                for name in LOGS
+            )
+            files.sync_folder(path)
+            opened.pop_all()
         self._board: Board | None = None
 
     @classmethod
@@ -111,18 +117,21 @@ class Run:
         command: list[str],
         created: str,
         together: int = 1,
+        resolved: Mapping[str, Any] | None = None,
     ) -> "Run":
         """A new run at `path`, which must not hold one yet, nor anything else.
 
         `config` and `environment` are JSON data; `created` is a time in words, and with
         `command` and the versions the only part of config.json that may differ between
-        two runs of the same configuration. `together` runs are computed as one program.
+        two runs of the same configuration. `together` runs are computed as one program;
+        `resolved` is what names in `config` stand for.
         """
         path = Path(path)
-        _refuse_existing(path, config)
+        refuse_existing(path, config)
         document = {
             "format": FORMAT,
             "config": _plain(config),
+            "resolved": _plain(resolved),
             "environment": _plain(environment),
             "seed": seed,
             "together": together,
@@ -184,7 +193,7 @@ class Run:
 
     def close(self) -> None:
         """Sync and close the logs, let go of the lock."""
-        with contextlib.ExitStack() as stack:
+        with disk(self.path), contextlib.ExitStack() as stack:
             stack.callback(self._lock.close)
             for log in self._logs():
                 stack.callback(log.close)
@@ -194,11 +203,28 @@ class Run:
     def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *error: object) -> None:
+        try:
+            self.close()
+        except Stopped:
+            # Of a run that ends with an error already, that one is the cause.
+            if kind is None:
+                raise
 
     def _logs(self) -> tuple[Log, Log, Log]:
         return self.metrics, self.episodes, self.timing
+
+
+@contextlib.contextmanager
+def disk(path: Path) -> Iterator[None]:
+    """A disk that is full or gone ends the run in order; nothing that was written is lost."""
+    try:
+        yield
+    except OSError as error:
+        raise Stopped(
+            f"cannot write {path}: {error.strerror or error}; with that mended, "
+            f"emphatic train --resume {path} goes on from the last checkpoint"
+        ) from error
 
 
 def write_evaluation(path: Path, evaluation: Mapping[str, Any]) -> None:
@@ -212,11 +238,9 @@ def read_config(path: Path) -> dict[str, Any]:
     """config.json of a run; a `UserError` where there is none or it cannot be read."""
     file = Path(path) / "config.json"
     try:
-        document = json.loads(file.read_bytes())
+        document = documents.decoded(file.read_bytes())
     except OSError as error:
         raise UserError("run", f"{path} is no run folder: no config.json to read there") from error
-    except RecursionError:
-        raise UserError("run", f"{file} is nested too deeply to be a configuration") from None
     except ValueError as error:
         raise UserError("run", f"{file} is not JSON ({error})") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -269,7 +293,17 @@ def versions() -> dict[str, str]:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return found | {"emphatic": f"{__version__}+{source()}"}
+
+
+@functools.cache
+def source() -> str:
+    """Which emphatic this is: twelve digits of a digest of its files, also between releases."""
+    digest, root = hashlib.sha256(), Path(__file__).parents[1]
+    for file in sorted(root.rglob("*")):
+        if file.suffix in (".py", ".json", ".csv"):
+            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _plain(value: Any) -> Any:
@@ -287,12 +321,15 @@ def _plain(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """Back from `_plain`, for the numbers JSON has no words for."""
+    if isinstance(value, list):
+        return [_number(x) for x in value]
     if value is None:
         return math.nan
     return float(value) if value in ("inf", "-inf") else value
 
 
-def _refuse_existing(path: Path, config: Mapping[str, Any]) -> None:
+def refuse_existing(path: Path, config: Mapping[str, Any]) -> None:
+    """A new run begins where there is nothing yet, or what was killed before it began."""
     if not (path / "config.json").exists():
         if path.exists() and not path.is_dir():
             raise UserError("run", f"{path} is a file; a run is a folder")

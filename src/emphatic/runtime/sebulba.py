@@ -26,7 +26,7 @@ from emphatic.agent.learner import Learner, LearnerState
 from emphatic.agent.surreal import Transitions
 from emphatic.envs.host import HostEnvironment
 from emphatic.errors import UserError
-from emphatic.runtime import actors, distributed, placement
+from emphatic.runtime import actors, distributed, placement, reports
 from emphatic.runtime.actors import ActorsConfig, Episodes, Unroll
 from emphatic.runtime.checkpoints import Checkpoint
 from emphatic.runtime.crew import Crew, Standing
@@ -99,7 +99,7 @@ class Sebulba:
             learner, metrics = self._update(learner.params, learner._replace(params=None), parts)
             self._updates += 1
             faults.append(metrics.pop("fault"))
-            sums = _summed(sums, metrics) if sums else metrics
+            sums = _summed(sums, metrics) if sums else _weighed(metrics)
             told.append(_beside([d.episodes for d in deliveries]))
         return SebulbaState(learner), self._report(sums, faults, told)
 
@@ -134,10 +134,8 @@ class Sebulba:
         return [placement.one(shares, self._mesh, axis=1)]
 
     def _report(self, sums: dict[str, Array], faults: list[Array], told: list[Episodes]) -> Report:
-        metrics: dict[str, Any] = {
-            name: distributed.whole(x) / np.float32(1 if name.endswith("_max") else len(faults))
-            for name, x in sums.items()
-        }
+        whole = {name: np.asarray(distributed.whole(x)) for name, x in sums.items()}
+        metrics: dict[str, Any] = reports.means(whole, len(faults))
         metrics["actor_restarts"] = np.float32(distributed.total(self._crew.restarts))
         codes = np.stack([distributed.whole(x) for x in faults])
         episodes = jax.tree.map(lambda *x: np.stack(x), *told)
@@ -186,12 +184,15 @@ def _compiled(learner: Learner, mesh: Mesh) -> tuple[Callable, Callable]:
     )
 
 
+_weighed = jax.jit(reports.weighed)
+
+
 @jax.jit
 def _summed(sums: dict[str, Array], metrics: dict[str, Array]) -> dict[str, Array]:
-    """Sums over updates; maxima of what ends in `_max`."""
+    """Sums over updates of what is weighed; maxima of what ends in `_max`."""
     return {
-        name: jnp.maximum(x, metrics[name]) if name.endswith("_max") else x + metrics[name]
-        for name, x in sums.items()
+        name: jnp.maximum(sums[name], x) if name.endswith("_max") else sums[name] + x
+        for name, x in reports.weighed(metrics).items()
     }
 
 

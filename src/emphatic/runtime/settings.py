@@ -24,7 +24,8 @@ class TrainConfig:
     )
     """The agent."""
     steps: int = 5_000_000
-    """Environment steps, all streams together."""
+    """Environment steps, all streams together; over them the learning rate goes to 0. Paper:
+    50,000,000 (200e6 frames, four a step)."""
     seed: int = 0
     """Of parameters, environments and actions."""
     log_every: int = 100
@@ -48,8 +49,7 @@ class TrainConfig:
                 raise UserError(field, f"must be at least 1, not {getattr(self, field)}")
         if self.num_updates >= 2**31:
             raise UserError("steps", f"must make fewer than 2^31 updates, not {self.num_updates}")
-        if not 0 <= self.seed < 2**32:
-            raise UserError("seed", f"must lie in [0, 2^32), not {self.seed}")
+        check_seed(self.seed)
         if self.learner.num_streams % self.devices:
             raise UserError(
                 "num_streams",
@@ -62,7 +62,40 @@ class TrainConfig:
         return -(-self.steps // self.learner.steps_per_update)
 
 
-def cadence(env: str) -> dict[str, int]:
+def resolved(config: TrainConfig) -> dict[str, Any]:
+    """What names in a configuration stand for, as JSON data: the network, layer by layer.
+
+    Without what only decides how it is computed: micro-batches, recomputation.
+    """
+    network = config.learner.network.architecture._asdict()
+    del network["microbatch"], network["recompute"]
+    layers = [{"kind": type(x).__name__.lower(), **x._asdict()} for x in network["torso"]]
+    return {"network": {**network, "torso": layers, "dense": list(network["dense"])}}
+
+
+def check_resolved(stored: Any, config: TrainConfig) -> None:
+    """Whether the names in a run's configuration still stand for what they did; None: untold."""
+    if stored is None:
+        return
+    before = stored.get("network") if isinstance(stored, dict) else None
+    before, now = before if isinstance(before, dict) else {}, resolved(config)["network"]
+    for field in {**now, **before}:
+        was, is_now = before.get(field), now.get(field)
+        if was != is_now:
+            raise UserError(
+                "network",
+                f"{config.learner.network.name!r} had {field!r} {was!r} in the run, but has "
+                f"{is_now!r} in this version of emphatic; go on with the version that made it",
+            )
+
+
+def check_seed(seed: int) -> None:
+    """What a key can be made of, and an emulator started with."""
+    if not 0 <= seed < 2**32:
+        raise UserError("seed", f"must lie in [0, 2^32), not {seed}")
+
+
+def cadence(env: str) -> dict[str, Any]:
     """Fields whose default is another for environments on the host.
 
     An update takes a thousand times as long there as one of MinAtar.

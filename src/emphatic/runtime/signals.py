@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from emphatic.errors import UserError
@@ -58,28 +58,64 @@ def stop_signal(patience: float | None = None) -> Iterator[Stop]:
     too. Either way the exit code is 128 + the signal's number, and whatever was not saved is
     computed again when the run goes on.
     """
+    with _pipe() as (reader, writer):
+        stop = Stop(writer)
+
+        def ask(number, frame):
+            del number, frame
+            stop.asked = True
+
+        with _listening(writer, ask, threading.Thread(target=_watch, args=(reader, patience))):
+            yield stop
+
+
+@contextlib.contextmanager
+def leaving(farewell: str) -> Iterator[None]:
+    """The first signal ends the process at once with exit code 0, also inside a compiled program.
+
+    For what keeps nothing until it has all of it; `farewell` says so.
+    """
+
+    def leave(reader: int) -> None:
+        while (byte := os.read(reader, 1)) != _ENOUGH:
+            if byte[0] in _NUMBERS:
+                print(farewell, flush=True)
+                os._exit(0)
+
+    with _pipe() as (reader, writer):
+        thread = threading.Thread(target=leave, args=(reader,))
+        with _listening(writer, lambda number, frame: None, thread):
+            yield
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    stop = Stop(writer)
-
-    def ask(number, frame):
-        del number, frame
-        stop.asked = True
-
-    before = {number: signal.signal(number, ask) for number in _NUMBERS}
-    heard = signal.set_wakeup_fd(writer)
-    watch = threading.Thread(target=_watch, args=(reader, patience), daemon=True)
-    watch.start()
     try:
-        yield stop
+        yield reader, writer
     finally:
-        signal.set_wakeup_fd(heard)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.write(writer, _ENOUGH)
-        watch.join()
         os.close(reader)
         os.close(writer)
+
+
+@contextlib.contextmanager
+def _listening(
+    writer: int, handler: Callable[..., None], thread: threading.Thread
+) -> Iterator[None]:
+    """While this lasts, `handler` is called on a signal and the thread reads of it in the pipe."""
+    before = {number: signal.signal(number, handler) for number in _NUMBERS}
+    heard = signal.set_wakeup_fd(writer)
+    thread.daemon = True
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(heard)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+        os.write(writer, _ENOUGH)
+        thread.join()
 
 
 @contextlib.contextmanager

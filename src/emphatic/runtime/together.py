@@ -31,8 +31,8 @@ from emphatic.runtime.anakin import AnakinState
 from emphatic.runtime.checkpoints import Checkpoint
 from emphatic.runtime.logbook import Logbook, Progress
 from emphatic.runtime.reports import Report
-from emphatic.runtime.runs import Run, read_config
-from emphatic.runtime.settings import TrainConfig
+from emphatic.runtime.runs import Run, disk, read_config, refuse_existing
+from emphatic.runtime.settings import TrainConfig, resolved
 
 
 class Together:
@@ -41,32 +41,35 @@ class Together:
     `state = init(keys)` starts every run, a key each.
     """
 
-    def __init__(self, made: training.Parts, devices: Sequence[jax.Device]):
-        """See `build`."""
+    def __init__(self, made: training.Parts, devices: Sequence[jax.Device], most: int):
+        """See `build`; one program does for any number of updates up to `most`."""
         learner, environment = made.learner, made.environment
         assert isinstance(environment, Environment)
         init, run = anakin.program(learner, environment)
         mesh, spec = placement.mesh(devices), PartitionSpec(placement.STREAMS)
+        self.most = most
         self._one = jax.eval_shape(init, jax.random.key(0))
         self._sharding = NamedSharding(mesh, spec)
 
-        def apart(function):
+        def apart(function, *shared):
             """Each device computes its own seeds: nothing is there to be exchanged."""
-            return jax.shard_map(
-                jax.vmap(function), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
-            )
+            each = jax.vmap(function, in_axes=(0, *(None for _ in shared)))
+            specs = (spec, *(PartitionSpec() for _ in shared))
+            return jax.shard_map(each, mesh=mesh, in_specs=specs, out_specs=spec, check_vma=False)
 
-        def compiled(states, num_updates):
-            return apart(lambda state: run(state, num_updates))(states)
+        def compiled(states, num_updates, room):
+            several = apart(lambda state, updates: run(state, updates, room), num_updates)
+            return several(states, num_updates)
 
         self.init = jax.jit(apart(init), out_shardings=self._sharding)
         self.compiled = jax.jit(
-            compiled, static_argnums=1, donate_argnums=0, out_shardings=self._sharding
+            compiled, static_argnums=2, donate_argnums=0, out_shardings=self._sharding
         )
 
     def run(self, state: AnakinState, num_updates: int) -> tuple[AnakinState, Report]:
         """So many updates of every run; the state given is used up."""
-        return self.compiled(state, num_updates)
+        state, report = self.compiled(state, num_updates, max(num_updates, self.most))
+        return state, report.first(num_updates, axis=1) if num_updates < self.most else report
 
     def snapshot(self, state: AnakinState) -> AnakinState:
         """What the checkpoints hold, all runs in one."""
@@ -96,6 +99,9 @@ class Logbooks:
         self.pending: tuple[int, Report] | None = None
         self.saved = 0
         self._lines: list[dict[str, Any]] = []
+        self._runs, self._config = runs, config
+        # One more than asked for: a kill between two saves must leave a step that all have.
+        config = dataclasses.replace(config, keep=config.keep + 1)
         self._books = [
             Logbook(run, config, self._told, lambda text, run=run: say(f"{run.path.name}: {text}"))
             for run in runs
@@ -109,10 +115,19 @@ class Logbooks:
             book.resumed(checkpoint)
 
     def checkpoint(self, done: int, snapshot: AnakinState) -> None:
-        """Write down what is pending, then a checkpoint of every run."""
+        """Write down what is pending, then a checkpoint of every run.
+
+        None while one of them leaves updates out (`Logbook.checkpoint`): a step that not all
+        have is of no use. Older ones go when all have the new one.
+        """
         self.write_pending()
+        if done < self._config.num_updates and any(book.skipped_in_row for book in self._books):
+            return
         for i, book in enumerate(self._books):
             book.checkpoint(done, jax.tree.map(lambda x, i=i: x[i], snapshot))
+        for run in self._runs:
+            with disk(run.path):
+                checkpoints.prune(run.path / "checkpoints", self._config.keep)
         self.saved = min(book.saved for book in self._books)
 
     def write_pending(self) -> None:
@@ -144,7 +159,7 @@ def build(config: TrainConfig, seeds: int) -> Together:
         raise UserError("seeds", "run together in one process; leave out the other processes")
     if seeds % config.devices:
         raise UserError("seeds", f"must be a multiple of the {config.devices} devices, not {seeds}")
-    return Together(made, distributed.devices(config.devices))
+    return Together(made, distributed.devices(config.devices), config.log_every)
 
 
 def train(
@@ -164,6 +179,7 @@ def train(
         return Run.create(
             path,
             configs.to_json(dataclasses.replace(config, seed=seed)),
+            resolved=resolved(config),
             environment={"name": environment.name, **environment.settings},
             seed=seed,
             command=list(command),
@@ -171,6 +187,8 @@ def train(
             together=len(paths),
         )
 
+    for seed, path in paths.items():
+        refuse_existing(path, configs.to_json(dataclasses.replace(config, seed=seed)))
     with contextlib.ExitStack() as stack:
         runs = [stack.enter_context(create(seed, path)) for seed, path in paths.items()]
         state = runtime.init(_keys(list(paths)))
@@ -182,6 +200,7 @@ def resume(
     paths: Sequence[Path], *, progress: Progress, say: Callable[[str], None] = print
 ) -> list[training.Outcome]:
     """Go on with runs that were begun together, from the newest step all have a checkpoint of."""
+    paths = _with_missing(paths)
     config, seeds = _configuration(paths)
     runtime = build(config, len(paths))
     step = _common_step(paths)
@@ -196,6 +215,44 @@ def resume(
         if step >= config.num_updates:
             return [training.Outcome(path, step, True) for path in paths]
         return _trained(paths, config, runtime, runtime.restore(found, _keys(seeds)), log)
+
+
+def complete(paths: Mapping[int, Path]) -> None:
+    """Make the folders that a kill kept `train` from making, as it made the others."""
+    begun = [path for path in paths.values() if (path / "config.json").exists()]
+    if len(begun) == len(paths):
+        return
+    document = read_config(begun[0])
+    gone = [path for path in paths.values() if path not in begun]
+    if any(checkpoints.steps(path / "checkpoints") for path in begun):
+        raise UserError("resume", f"{gone[0]} is gone; {begun[0]} was begun together with it")
+    for seed, path in paths.items():
+        if path in gone:
+            Run.create(
+                path,
+                document["config"] | {"seed": seed},
+                resolved=document.get("resolved"),
+                environment=document["environment"],
+                seed=seed,
+                command=document.get("command", []),
+                created=document.get("created", ""),
+                together=len(paths),
+            ).close()
+
+
+def _with_missing(paths: Sequence[Path]) -> list[Path]:
+    """Where a folder is named for its seed, it can be told which are missing; they are made."""
+    first = read_config(paths[0])
+    wanted = {s: paths[0].with_name(f"seed{s}") for s in _seeds(first)}
+    if len(paths) >= len(wanted) or not set(paths) <= set(wanted.values()):
+        return list(paths)
+    complete(wanted)
+    return list(wanted.values())
+
+
+def _seeds(document: Mapping[str, Any]) -> range:
+    """Of the runs begun together with the first one."""
+    return range(document["seed"], document["seed"] + document.get("together", 1))
 
 
 def _trained(
@@ -222,11 +279,23 @@ def _configuration(paths: Sequence[Path]) -> tuple[TrainConfig, list[int]]:
 
 
 def _common_step(paths: Sequence[Path]) -> int:
-    """The newest step of which every run has a whole checkpoint; 0 where one has none."""
+    """The newest step of which every run has a whole checkpoint; 0 before the first save of all."""
     step: int | None = None
     while True:
         found = [checkpoints.latest(path / "checkpoints", at_most=step) for path in paths]
         steps = [checkpoint.step if checkpoint else 0 for checkpoint in found]
-        if len(set(steps)) == 1 or 0 in steps:
-            return min(steps)
+        if len(set(steps)) == 1:
+            return steps[0]
+        if 0 in steps:
+            return _before_the_first(paths)
         step = min(steps)
+
+
+def _before_the_first(paths: Sequence[Path]) -> int:
+    """0, if what checkpoints there are is all that a first save had come to."""
+    counts = {path: len(checkpoints.steps(path / "checkpoints")) for path in paths}
+    if max(counts.values()) > 1 or 0 not in counts.values():
+        names = ", ".join(path.name for path in paths)
+        problem = f"{names} have no step of which all have a checkpoint; train them anew"
+        raise UserError("resume", problem)
+    return 0

@@ -28,7 +28,7 @@ from emphatic.runtime.logbook import Logbook, Progress
 from emphatic.runtime.reports import Report
 from emphatic.runtime.runs import Run, read_config
 from emphatic.runtime.sebulba import Sebulba
-from emphatic.runtime.settings import TrainConfig
+from emphatic.runtime.settings import TrainConfig, check_resolved, resolved
 from emphatic.runtime.signals import Stop, patience, stop_signal
 
 
@@ -107,7 +107,7 @@ def runtime_of(config: TrainConfig, made: Parts, say: Callable[[str], None]) -> 
     environment, learner = made
     devices = distributed.devices(config.devices)
     if isinstance(environment, Environment):
-        return anakin.build(learner, environment, devices)
+        return anakin.build(learner, environment, devices, most=config.log_every)
     spare = distributed.devices(config.devices, config.actors.devices)
     ours = [d for d in spare if d.process_index == jax.process_index() and d not in devices]
     return Sebulba(
@@ -139,6 +139,7 @@ def train(
         return Run.create(
             path,
             configs.to_json(config),
+            resolved=resolved(config),
             environment=environment,
             seed=config.seed,
             command=list(command),
@@ -186,7 +187,10 @@ def resume(path: Path, *, progress: Progress, say: Callable[[str], None] = print
 
 def stored_config(path: Path) -> TrainConfig:
     """The configuration of the run at `path`."""
-    return configs.from_json(TrainConfig, read_config(path)["config"])
+    document = read_config(path)
+    config = configs.from_json(TrainConfig, document["config"])
+    check_resolved(document.get("resolved"), config)
+    return config
 
 
 Opened = TypeVar("Opened")
