@@ -61,3 +61,24 @@ def test_where_a_machine_saturates(title):
 
 def test_the_core_s_frames():
     assert f"{EMULATED:,.0f} cores" in PAGE
+
+
+LINKS = re.findall(r"^\| [^|]+ \| ([\d.]+) GB/s \| ([\d.]+) ms \| (\d+)%([^|]*)\|$", PAGE, re.M)
+
+
+def test_all_links_are_there():
+    assert len(LINKS) == 5
+
+
+@pytest.mark.parametrize(("gigabytes", "milliseconds", "percent", "words"), LINKS)
+def test_what_a_network_adds(gigabytes, milliseconds, percent, words):
+    """Eight devices of 18 streams each."""
+    cost = cost_of("paper-fixed", "netd-ace")
+    machine = MACHINES["v5e-8" if "133 ms" in words else "h200"]
+    alone = machines.estimate(cost, "paper", machine)
+    shared = machines.estimate(cost, "paper", machine, sharing=8, bandwidth=1e9 * float(gigabytes))
+    added = shared.seconds_per_update - alone.seconds_per_update
+    assert 1e3 * added == pytest.approx(float(milliseconds), abs=0.5, rel=0.05)
+    assert 100 * added / alone.seconds_per_update == pytest.approx(float(percent), abs=0.6)
+    assert (shared.limit == "network") == (float(percent) > 100)
+    assert shared.steps_per_second < alone.steps_per_second

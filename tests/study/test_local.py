@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from emphatic import cli
 from emphatic.runtime import runs
 from emphatic.study import ledger, local, spec, work
 
@@ -222,6 +223,85 @@ def test_a_run_computes_with_the_threads_of_its_study(monkeypatch):
     assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=here {work.ONE_THREAD}"
     half = dataclasses.replace(one, resources=spec.Resources(cpus=0.5))
     assert half.resources.threads == 1
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from emphatic.study import ledger
+folder = Path(sys.argv[1])
+for event in sys.argv[3:]:
+    facts = {"error": "it broke"} if event == "failed" else {}
+    ledger.begin(folder, "a-run") if event == "started" else ledger.record(
+        folder, "a-run", event, **facts
+    )
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def ended(tmp_path, monkeypatch):
+    """How the pool takes a process that says these events and exits with that code."""
+    study = spec.Study(environments=("catch",), agents={"surreal": 1})
+
+    def ended(code, *events, stopping=False):
+        command = [sys.executable, "-c", CHILD, str(tmp_path), str(code), *events]
+        monkeypatch.setattr(local, "_command", lambda folder, name: command)
+        pool = local.LocalPool(tmp_path, study, 1)
+        pool.start("a-run")
+        pool._stopping = stopping
+        found = []
+        while not found:
+            found = pool.ended()
+        return found[0]
+
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("code", "events", "outcome", "last"),
+    [
+        (0, ("started", "done"), "done", "done"),
+        (0, (), "done", "done"),
+        (0, ("started",), "stopped", "stopped"),
+        (130, ("started", "stopped"), "stopped", "stopped"),
+        (143, ("started",), "failed", "failed"),
+        (1, ("started", "failed"), "failed", "failed"),
+        (1, ("started",), "failed", "failed"),
+        (1, (), "failed", "failed"),
+        (75, (), "busy", "done"),
+    ],
+)
+def test_a_process_is_judged_by_this_attempt_alone(ended, tmp_path, code, events, outcome, last):
+    """Not by what an earlier one left in the ledger: this one may have died before it began."""
+    ledger.begin(tmp_path, "a-run")
+    ledger.record(tmp_path, "a-run", "done")
+    found = ended(code, *events)
+    assert found.outcome == outcome
+    lines = ledger.attempts(tmp_path, "a-run")
+    assert lines[-1]["event"] == last
+    assert lines[-1]["attempt"] == (1 if not events and outcome != "failed" else 2)
+    if outcome == "failed":
+        said = "it broke" if "failed" in events else f"exit code {code}: nothing was said"
+        assert found.error == lines[-1]["error"] == said
+
+
+def test_a_process_ended_while_the_runner_stops_has_not_failed(ended, tmp_path):
+    assert ended(143, "started", stopping=True).outcome == "stopped"
+    assert ledger.attempts(tmp_path, "a-run")[-1]["event"] == "stopped"
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path, capsys):
+    """As on a full or read-only disk: exit code 1, no traceback."""
+    folder = tmp_path / "toy"
+    spec.create(folder, spec.Study(environments=("catch",), agents={"surreal": 1}))
+    (folder / "logs").write_text("in the way")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["study", "run", str(folder)])
+    assert stop.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"emphatic: cannot write {folder}: ")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot pin")

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from emphatic.errors import UserError
+from emphatic.errors import Stopped, UserError
 from emphatic.runtime import configs
 from emphatic.study import ledger, runner, spec, work
 from emphatic.study.runner import Ended, Runner
@@ -238,3 +238,36 @@ def test_states(tmp_path):
     ledger.record(tmp_path, "a-run", "failed", error="it broke")
     assert state() == "failed"
     assert state(done=True) == "done"
+
+
+def test_a_torn_line_hides_no_other(tmp_path):
+    """A disk that was full, or a machine that went away while a line was written."""
+    with ledger.claim(tmp_path, "a-run"):
+        ledger.begin(tmp_path, "a-run")
+        ledger.record(tmp_path, "a-run", "failed", error="it broke")
+    file = tmp_path / "attempts" / "a-run.jsonl"
+    with file.open("ab") as torn:
+        torn.write(b'{"attempt":2,"ev')
+    assert [line["event"] for line in ledger.attempts(tmp_path, "a-run")] == ["started", "failed"]
+    ledger.begin(tmp_path, "a-run")
+    ledger.record(tmp_path, "a-run", "done")
+    events = [(line["attempt"], line["event"]) for line in ledger.attempts(tmp_path, "a-run")]
+    assert events == [(1, "started"), (1, "failed"), (2, "started"), (2, "done")]
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "3", "{}", '{"attempt":"x","event":"done"}'])
+def test_lines_that_no_attempt_wrote_are_passed_over(tmp_path, line):
+    with ledger.claim(tmp_path, "a-run"):
+        ledger.begin(tmp_path, "a-run")
+    with (tmp_path / "attempts" / "a-run.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    assert [line["event"] for line in ledger.attempts(tmp_path, "a-run")] == ["started"]
+
+
+def test_a_disk_that_cannot_be_written_is_a_sentence(tmp_path):
+    (tmp_path / "attempts").write_text("in the way")
+    sentence = f"cannot write {tmp_path}: .*; with that mended, emphatic study run {tmp_path} goes"
+    with pytest.raises(Stopped, match=sentence), ledger.claim(tmp_path, "a-run"):
+        pass
+    with pytest.raises(Stopped, match=sentence):
+        ledger.record(tmp_path, "a-run", "started")

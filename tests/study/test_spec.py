@@ -180,6 +180,12 @@ NEW = ["new", "toy", "--envs", "catch", "--agents", "surreal"]
         ([*NEW, "--set", "entropy_cost=much"], "config.learner.entropy_cost"),
         ([*NEW, "--set", "seed=4"], "overrides.seed"),
         ([*NEW, "--set", "beta=0.5"], "beta"),
+        ([*NEW, "--seeds", "1000000000"], "seeds"),
+        ([*NEW, "--episodes", "1" + "0" * 400], "episodes"),
+        ([*NEW, "--gpus", "1e300"], "resources.gpus"),
+        ([*NEW, "--set", "entropy_cost=" + "[" * 100_000], "config.learner.entropy_cost"),
+        ([*NEW, "--set", "entropy_cost=1" + "0" * 400], "entropy_cost"),
+        ([*NEW, "--settings", "name=3"], "name"),
         (["plan", "toy"], "study"),
         (["run", "toy"], "study"),
         (["status", "toy"], "study"),
@@ -202,6 +208,7 @@ def test_mistakes_get_one_sentence(arguments, field, here, capsys):
     assert list(here.iterdir()) == []
 
 
+STICKY = {"sticky_actions": 10**400}
 GOOD = {"format": 1, "environments": ["catch"], "agents": {"surreal": 1}}
 
 
@@ -228,6 +235,13 @@ GOOD = {"format": 1, "environments": ["catch"], "agents": {"surreal": 1}}
         ({"resources": {"cpus": "all"}}, "study.resources.cpus"),
         ({"resources": []}, "study.resources"),
         ({"env_settings": {"balls": "two"}}, "balls"),
+        ({"environments": ["minatar/asterix"], "env_settings": STICKY}, "sticky_actions"),
+        ({"env_settings": {"name": "pong"}}, "name"),
+        ({"agents": {"surreal": 1_000_000_000}}, "seeds"),
+        ({"steps": 10**400}, "steps"),
+        ({"resources": {"cpus": 10**400}}, "resources.cpus"),
+        ({"resources": {"memory_gb": 1e300}}, "resources.memory_gb"),
+        ({"retries": 10**400}, "retries"),
     ],
 )
 @pytest.mark.parametrize("verb", ["run", "plan"])
@@ -244,8 +258,9 @@ def test_a_damaged_file_gets_one_sentence(verb, change, field, here, capsys):
     assert [file.name for file in folder.iterdir()] == ["study.json"]
 
 
-def test_a_file_that_is_no_json_is_named(here, capsys):
-    (here / "study.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"steps": NaN}'])
+def test_a_file_that_is_no_json_is_named(here, text):
+    (here / "study.json").write_text(text)
     with pytest.raises(UserError, match="is not JSON"):
         spec.read(here)
 

@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from emphatic.errors import Stopped, UserError
-from emphatic.runtime import runs
+from emphatic import documents
+from emphatic.errors import Stopped
+from emphatic.runtime import files
 from emphatic.runtime.settings import TrainConfig
 
 State = Literal["done", "running", "stopped", "waiting", "failed"]
@@ -44,11 +45,21 @@ def log_file(study: Path, name: str) -> Path:
 
 
 def attempts(study: Path, name: str) -> list[dict[str, Any]]:
-    """Everything written down of a run's attempts."""
+    """Everything written down of a run's attempts; a line that is torn hides no other."""
     try:
-        return runs.read_lines(_attempts_file(study, name))
-    except UserError:
+        lines = _attempts_file(study, name).read_bytes().split(b"\n")
+    except OSError:
         return []
+    return [entry for line in lines if (entry := _entry(line)) is not None]
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = documents.decoded(line)
+    except ValueError:
+        return None
+    known = isinstance(entry, dict) and isinstance(entry.get("event"), str)
+    return entry if known and type(entry.get("attempt")) is int else None
 
 
 def record(study: Path, name: str, event: str, **facts: Any) -> None:
@@ -57,15 +68,30 @@ def record(study: Path, name: str, event: str, **facts: Any) -> None:
     number = before[-1]["attempt"] if before else 0
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     line = {"attempt": number + (event == "started"), "event": event, "time": now, **facts}
-    with _attempts_file(study, name).open("ab", buffering=0) as file:
-        file.write((json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n").encode())
+    data = json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n"
+    with disk(study), _appended(_attempts_file(study, name)) as file:
+        file.seek(-min(1, file.tell()), os.SEEK_END)
+        torn = file.read(1) not in (b"", b"\n")
+        files.write(file, b"\n" * torn + data.encode(errors="replace"))
 
 
-def begin(study: Path, name: str) -> None:
+def begin(study: Path, name: str, pid: int | None = None) -> None:
     """An attempt starts here and now; one that ended without a word is lost."""
     if (before := attempts(study, name)) and before[-1]["event"] == "started":
         record(study, name, "lost", error="its process or its machine was gone")
-    record(study, name, "started", host=socket.gethostname(), pid=os.getpid())
+    record(study, name, "started", host=socket.gethostname(), pid=pid or os.getpid())
+
+
+@contextlib.contextmanager
+def disk(study: Path) -> Iterator[None]:
+    """A disk that is full or cannot be written to, as a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise Stopped(
+            f"cannot write {study}: {error.strerror or error}; with that mended, "
+            f"emphatic study run {study} goes on"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -75,9 +101,11 @@ def claim(study: Path, name: str, patience: float = 0.0) -> Iterator[None]:
     Whoever looks whether it is claimed holds it for an instant too, hence a second's patience.
     """
     file = _claim_file(study, name)
-    file.parent.mkdir(exist_ok=True)
+    with disk(study):
+        file.parent.mkdir(exist_ok=True)
+        opened = file.open("a")
     deadline = time.monotonic() + 1.0 + patience
-    with file.open("a") as lock:
+    with opened as lock:
         while not _locked(lock, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise Busy(f"another process is running {name}")
@@ -107,7 +135,7 @@ def finished(study: Path, name: str, config: TrainConfig, episodes: int) -> bool
 def evaluation(study: Path, name: str) -> dict[str, Any] | None:
     """What evaluation.json says, if it is there."""
     try:
-        found = json.loads((run_folder(study, name) / "evaluation.json").read_bytes())
+        found = documents.decoded((run_folder(study, name) / "evaluation.json").read_bytes())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
@@ -132,6 +160,11 @@ def _locked(lock: IO[str], kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _appended(path: Path) -> IO[bytes]:
+    path.parent.mkdir(exist_ok=True)
+    return path.open("a+b", buffering=0)
 
 
 def _attempts_file(study: Path, name: str) -> Path:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emphatic.study import ledger
 from emphatic.study.runner import Ended, Outcome
@@ -21,7 +21,7 @@ from emphatic.study.spec import Study
 BUSY, STOPPED = 75, 130
 """How `emphatic study work` exits when another process has the run, and after a signal."""
 
-_OUTCOMES: dict[int, Outcome] = {0: "done", BUSY: "busy", STOPPED: "stopped"}
+_SAID: dict[str, Outcome] = {"done": "done", "stopped": "stopped", "failed": "failed"}
 
 PAUSE = 0.05
 """Seconds between looks at the processes."""
@@ -30,6 +30,8 @@ PAUSE = 0.05
 class _Child(NamedTuple):
     name: str
     process: subprocess.Popen[bytes]
+    before: int
+    """Lines in the ledger before it began: what they say is of earlier attempts."""
 
 
 def cores() -> list[int]:
@@ -53,20 +55,22 @@ class LocalPool:
         self.tries = study.retries + 1
         self._folder = folder
         mine, each = cores(), study.resources.threads
-        processes = processes or max(1, len(mine) // each)
+        processes = min(processes or max(1, len(mine) // each), len(study.runs))
         self._shares = shares(mine, processes, each)
         self._places: list[_Child | None] = [None] * processes
+        self._stopping = False
 
     def free(self) -> int:
         return self._places.count(None)
 
     def start(self, name: str) -> None:
         place = self._places.index(None)
+        before = len(ledger.attempts(self._folder, name))
         process = _process(self._folder, name)
         if hasattr(os, "sched_setaffinity"):
             # Before its interpreter has made a thread: those that come inherit it.
             os.sched_setaffinity(process.pid, self._shares[place])
-        self._places[place] = _Child(name, process)
+        self._places[place] = _Child(name, process, before)
 
     def ended(self) -> list[Ended]:
         found = self._reap()
@@ -75,12 +79,12 @@ class LocalPool:
         return found
 
     def stop(self) -> list[Ended]:
-        found = []
+        found, self._stopping = [], True
         for child in filter(None, self._places):
             child.process.send_signal(signal.SIGTERM)
         while self.free() < len(self._places):
             found += self.ended()
-        return [e._replace(outcome="stopped") if e.outcome == "failed" else e for e in found]
+        return found
 
     def _reap(self) -> list[Ended]:
         found = []
@@ -91,27 +95,43 @@ class LocalPool:
         return found
 
     def _outcome(self, child: _Child) -> Ended:
+        """By what it said of this attempt itself; by its exit code where it could not."""
         code = child.process.returncode
         if child.process.stdin:
             child.process.stdin.close()
-        if code in _OUTCOMES:
-            return Ended(child.name, _OUTCOMES[code])
-        last = (ledger.attempts(self._folder, child.name) or [{}])[-1]
-        if last.get("event") == "done":
-            return Ended(child.name, "done")
-        if last.get("event") == "failed":
-            return Ended(child.name, "failed", last["error"])
+        if code == BUSY:
+            return Ended(child.name, "busy")
+        own = self._own(child)
+        said = own[-1]["event"] if own else ""
+        if not own and code == 0:
+            return Ended(child.name, "done")  # It was before: nothing was begun.
+        if said in _SAID:
+            return Ended(child.name, _SAID[said], str(own[-1].get("error", "")))
+        if code in (0, STOPPED) or self._stopping:
+            if said == "started":
+                ledger.record(self._folder, child.name, "stopped")
+            return Ended(child.name, "stopped")
         error = _how(code, ledger.log_file(self._folder, child.name))
-        if last.get("event") == "started":
+        if said in ("", "started") and not ledger.claimed(self._folder, child.name):
+            if not own:
+                ledger.begin(self._folder, child.name, pid=child.process.pid)
             ledger.record(self._folder, child.name, "failed", error=error)
         return Ended(child.name, "failed", error)
+
+    def _own(self, child: _Child) -> list[dict[str, Any]]:
+        """The ledger's lines of this attempt: the one its process began."""
+        new = ledger.attempts(self._folder, child.name)[child.before :]
+        began = [line["attempt"] for line in new if line.get("pid") == child.process.pid]
+        return [line for line in new if began and line["attempt"] == began[-1]]
 
 
 def _process(folder: Path, name: str) -> subprocess.Popen[bytes]:
     """`emphatic study work`, in a session of its own: a Ctrl-C reaches it through us, once."""
     file = ledger.log_file(folder, name)
-    file.parent.mkdir(exist_ok=True)
-    with file.open("ab") as log:
+    with ledger.disk(folder):
+        file.parent.mkdir(exist_ok=True)
+        opened = file.open("ab")
+    with opened as log:
         return subprocess.Popen(
             _command(folder, name),
             stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ peak that is assumed, and said to be. Prices change: each is an argument of
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
@@ -158,18 +159,28 @@ class Estimate(NamedTuple):
 
     seconds_per_update: float
     steps_per_second: float
-    limit: Literal["learning", "emulators", "latency", "memory"]
+    limit: Literal["learning", "emulators", "latency", "network", "memory"]
     """What it waits for; `memory`: it does not fit on a device."""
     source: Literal["measured", "assumed"]
     frames_needed: float
     """Emulated frames per second that would keep the device busy."""
 
 
-def estimate(cost: RunCost, network: str, machine: Machine) -> Estimate:
+def estimate(
+    cost: RunCost,
+    network: str,
+    machine: Machine,
+    *,
+    sharing: int = 1,
+    bandwidth: float = math.inf,
+) -> Estimate:
     """How fast a run is on its share of a machine: one device, and as many cores as it has.
 
     On an accelerator the emulators step while it learns, so the slower of the two counts; on a
     CPU they take turns on the same core.
+
+    Where devices share a run, each with streams of its own that `cost` is of, an update ends with
+    the all-reduce of its gradient over links of so many bytes per second.
     """
     rate, source = machine.rate(network)
     steps = cost.steps_per_update
@@ -177,16 +188,19 @@ def estimate(cost: RunCost, network: str, machine: Machine) -> Estimate:
     waiting = cost.unroll_length * machine.step_latency
     cores = 1.0 if machine.cpu else machine.cores / machine.devices
     emulating = steps * cost.frames / (EMULATED * cores)
+    exchanging = cost.all_reduce(sharing) / bandwidth
     together = computing + waiting
     seconds = together + emulating if machine.cpu else max(together, emulating)
+    seconds += exchanging
     parts = {"learning": computing, "emulators": emulating, "latency": waiting}
+    parts["network"] = exchanging
     limit = max(parts, key=parts.__getitem__)
     return Estimate(
         seconds_per_update=seconds,
         steps_per_second=steps / seconds,
         limit="memory" if cost.memory > machine.memory else limit,  # pyright: ignore
         source=source,
-        frames_needed=steps / together * cost.frames,
+        frames_needed=steps / (together + exchanging) * cost.frames,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emphatic import envs
+from emphatic import documents, envs
 from emphatic.agent import agents, presets
 from emphatic.agent.surreal import AgentConfig
 from emphatic.errors import UserError
@@ -22,6 +22,8 @@ from emphatic.runtime import configs, files, settings
 from emphatic.runtime.settings import TrainConfig
 
 FORMAT = 1
+MOST = {"runs": 100_000, "episodes": 1_000_000, "retries": 1000, "resources": 1_000_000}
+"""More is a slip of the hand."""
 HOME = Path("studies")
 """Where a study lies whose name is not a path."""
 
@@ -56,8 +58,9 @@ class Resources:
     def __post_init__(self):
         for field in ("cpus", "gpus", "memory_gb"):
             value = getattr(self, field)
-            if value is not None and not 0 <= value < math.inf:
-                raise UserError(f"resources.{field}", f"must not be negative, but is {value}")
+            if value is not None and not 0 <= value <= MOST["resources"]:
+                problem = f"must lie in [0, {MOST['resources']:,}], but is {value}"
+                raise UserError(f"resources.{field}", problem)
 
     @property
     def threads(self) -> int:
@@ -99,6 +102,12 @@ class Study:
         for field, least in {"steps": 1, "episodes": 1, "retries": 0}.items():
             if getattr(self, field) < least:
                 raise UserError(field, f"must be at least {least}, not {getattr(self, field)}")
+            if getattr(self, field) > (most := MOST.get(field, math.inf)):
+                raise UserError(field, f"must be at most {most:,}, not {getattr(self, field)}")
+        count = len(self.environments) * sum(self.agents.values())
+        if count > MOST["runs"]:
+            problem = f"make {count:,} runs; a study has at most {MOST['runs']:,}"
+            raise UserError("seeds", problem)
         for control, other in CONTROLS.items():
             if control in self.agents and other not in self.agents:
                 raise UserError("agents", f"{control} takes its constant from {other}: add it")
@@ -194,7 +203,7 @@ def read(folder: Path) -> Study:
     """The study at `folder`, all of study.json checked."""
     file = folder / "study.json"
     try:
-        document = json.loads(file.read_bytes())
+        document = documents.decoded(file.read_bytes())
     except OSError:
         raise UserError("study", f"{folder} is no study: no study.json to read there") from None
     except ValueError as error:

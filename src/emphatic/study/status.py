@@ -1,7 +1,6 @@
 """How far a study is, read from its folder: a table, live or once."""
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from emphatic import documents
 from emphatic.study import ledger, spec
 from emphatic.study.ledger import State
 from emphatic.study.spec import RunSpec, Study
@@ -109,7 +109,7 @@ def _tail(file: Path) -> list[dict[str, Any]]:
             size = log.seek(0, 2)
             log.seek(max(0, size - TAIL))
             lines = log.read().split(b"\n")[1 if size > TAIL else 0 : -1]
-        return [json.loads(line) for line in lines]
+        return [documents.decoded(line) for line in lines]
     except (OSError, ValueError):
         return []
 

@@ -3,15 +3,15 @@
 What a runner's processes and Ray's tasks do; `emphatic study work NAME RUN` does it by hand.
 """
 
+import contextlib
 import datetime
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from emphatic.errors import UserError
+from emphatic.errors import Stopped, UserError
 from emphatic.evaluation import episodes as evaluation
-from emphatic.runtime import configs, runs, training
+from emphatic.runtime import configs, reports, training
 from emphatic.runtime.settings import TrainConfig
 from emphatic.study import ledger, spec
 from emphatic.study.spec import CONTROLS, RunSpec, Study
@@ -47,17 +47,19 @@ def perform(
             return "done"
         ledger.begin(folder, name)
         try:
-            outcome = _perform(folder, study, run, config, progress)
+            outcome = performed(folder, study, run, config, progress)
         except Exception as error:
-            ledger.record(folder, name, "failed", error=sentence(error))
+            with contextlib.suppress(Stopped):  # A disk that is full takes no word of it either.
+                ledger.record(folder, name, "failed", error=sentence(error))
             raise
         ledger.record(folder, name, outcome)
         return outcome
 
 
-def _perform(
+def performed(
     folder: Path, study: Study, run: RunSpec, config: TrainConfig, progress: Any
 ) -> Literal["done", "stopped"]:
+    """`perform` for a run that is claimed, without a word to the ledger."""
     path = ledger.run_folder(folder, run.name)
     if (path / "config.json").exists():
         refuse_other(path, config)
@@ -94,14 +96,7 @@ def _constant(folder: Path, study: Study, run: RunSpec) -> float:
         config = spec.config(study, other)
         if not ledger.finished(folder, other.name, config, study.episodes):
             raise UserError("run", f"{run.name} takes its constant from {other.name}: run it first")
-    return mean_emphasis(ledger.run_folder(folder, other.name) for other in needed)
-
-
-def mean_emphasis(paths: Iterable[Path]) -> float:
-    """Of the auxiliary heads, over the whole of these runs."""
-    lines = (line for path in paths for line in runs.read_metrics(path))
-    auxiliary = [x for line in lines for x in line["emphasis"][1:]]
-    return round(sum(auxiliary) / len(auxiliary), 4)
+    return reports.mean_emphasis(ledger.run_folder(folder, other.name) for other in needed)
 
 
 def refuse_other(path: Path, config: TrainConfig) -> None:
