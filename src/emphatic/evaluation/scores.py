@@ -90,14 +90,6 @@ def game_of(environment: str) -> str:
     return _names().get(environment, environment)
 
 
-def environment_of(game: str) -> str:
-    """The other way round."""
-    found = {name: environment for environment, name in _names().items()}
-    if game not in found:
-        raise UserError("game", f"{game!r} is none of the 57 Atari games")
-    return found[game]
-
-
 @functools.cache
 def _names() -> dict[str, str]:
     return {f"atari/{line['rom_id']}": line["game"] for line in _package_data(SOURCES)}

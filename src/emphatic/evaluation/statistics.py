@@ -185,6 +185,55 @@ def sign_test_of(x: Float[np.ndarray, " pairs"], y: Float[np.ndarray, " pairs"])
     return sign_test(int((x > y).sum()), int((x < y).sum()), int((x == y).sum()))
 
 
+class RankTest(NamedTuple):
+    """Whether two sets of runs differ by more than the seeds they were started from."""
+
+    won: float
+    """Part of all pairs of runs that the first won, ties half."""
+    two_sided: float
+    """P(at least as far from even), had the labels of all runs been drawn by lot."""
+    smallest: float
+    """The same, had every run of one beaten every run of the other in each game."""
+
+
+def rank_test(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> RankTest:
+    """Exact Mann-Whitney test of runs of x against runs of y, in one game or in several.
+
+    What counts is how many pairs of runs x wins, ties half, summed over games. Its
+    distribution, if nothing but chance told x from y, is that over all ways to label the runs
+    of each game; games are independent, so it is the convolution of theirs. Twice the
+    smaller tail; where nothing is tied that is scipy's exact `mannwhitneyu` of a game.
+
+    Reference: Mann and Whitney, 1947; over several games van Elteren, 1960.
+    """
+    won, count, chances = 0, 0, np.ones(1)
+    for x, y in pairs:
+        won += round(2 * wins(x[:, None], y[:, None]).sum())
+        count += 2 * len(x) * len(y)
+        chances = np.convolve(chances, _pairs_won(x, y))
+    lower, upper = chances[: won + 1].sum(), chances[won:].sum()
+    possible = chances[chances > 0]
+    smallest = min(possible[0], possible[-1]) if len(possible) else 1.0
+    two_sided, least = (min(1.0, 2 * float(p)) for p in (min(lower, upper), smallest))
+    return RankTest(won / count if count else 0.5, two_sided, least)
+
+
+def _pairs_won(x: Float[np.ndarray, " runs"], y: Float[np.ndarray, " others"]) -> np.ndarray:
+    """Chances of each number of half pairs won, `[0 ... 2 runs others]`, over all labellings.
+
+    Pairs won are the sum of the winner's ranks less a constant; ranks are doubled, so that
+    ties have whole ones. Built up run by run: ways to choose so many with such a sum.
+    """
+    ranks = np.rint(2 * stats.rankdata(np.concatenate([x, y]))).astype(int)
+    ways = np.zeros((len(x) + 1, ranks.sum() + 1))
+    ways[0, 0] = 1.0
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank].copy()
+    least = len(x) * (len(x) + 1)
+    chosen = ways[len(x), least : least + 2 * len(x) * len(y) + 1]
+    return chosen / chosen.sum()
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted so that the chance of one false claim among all stays what it says."""
     order = np.argsort(p_values, kind="stable")

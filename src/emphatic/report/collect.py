@@ -97,7 +97,8 @@ def write_summaries(collection: Collection, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for run in collection.runs:
-        file = out / f"{run.name.replace('/', '--')}.json"
+        name = "".join(c if c.isprintable() else "_" for c in run.name.replace("/", "--"))
+        file = out / f"{name}.json"
         file.write_bytes(summaries.encode(run))
         written.append(file)
     return written

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from emphatic.evaluation import scores, statistics
-from emphatic.evaluation.statistics import SignTest
+from emphatic.evaluation.statistics import RankTest, SignTest
 from emphatic.report.content import Bar, Bars
 from emphatic.report.measures import Measured
 
@@ -38,6 +38,10 @@ class Comparison:
     """A pair is a game and a seed, as in the paper. Seeds of a game are no independent games."""
     adjusted: float
     """Two-sided p of `sound`, by Holm's method for all comparisons of the report."""
+    on_runs: RankTest
+    """Of every run against every run of a game: whether seeds alone explain the difference."""
+    adjusted_on_runs: float
+    """Its two-sided p, adjusted like `adjusted`."""
     probability: float
     """That a run of the agent beats a run of the baseline, mean over games."""
     probability_interval: tuple[float, float]
@@ -57,9 +61,10 @@ def compare_all(measured: Measured, baseline: str) -> list[Comparison]:
     made = [compare(measured, agent, baseline) for agent in others]
     made = [comparison for comparison in made if comparison.games]
     adjusted = statistics.holm([comparison.sound.two_sided for comparison in made])
+    on_runs = statistics.holm([comparison.on_runs.two_sided for comparison in made])
     return [
-        dataclasses.replace(comparison, adjusted=p)
-        for comparison, p in zip(made, adjusted, strict=True)
+        dataclasses.replace(comparison, adjusted=p, adjusted_on_runs=q)
+        for comparison, p, q in zip(made, adjusted, on_runs, strict=True)
     ]
 
 
@@ -71,6 +76,9 @@ def compare(measured: Measured, agent: str, baseline: str) -> Comparison:
         np.array([measured.returns(baseline, game).mean() for game in games]),
     )
     probability, interval = _probability(measured, agent, baseline, games)
+    on_runs = statistics.rank_test(
+        [(measured.returns(agent, game), measured.returns(baseline, game)) for game in games]
+    )
     made = Comparison(
         agent=agent,
         baseline=baseline,
@@ -78,6 +86,8 @@ def compare(measured: Measured, agent: str, baseline: str) -> Comparison:
         on_games=on_games,
         on_seeds=statistics.sign_test_of(*_pairs(measured, agent, baseline, games)),
         adjusted=1.0,
+        on_runs=on_runs,
+        adjusted_on_runs=on_runs.two_sided,
         probability=probability,
         probability_interval=interval,
         improvements=tuple(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from emphatic import documents
 from emphatic.errors import UserError
+from emphatic.report import summaries
 from emphatic.report.summaries import (
     PER_HEAD,
     Health,
@@ -34,10 +35,10 @@ def summary(folder: Path, name: str) -> RunSummary:
     document = runs.read_config(folder)
     config = document["config"]
     lines = _metrics(folder)
-    done = int(lines[-1]["steps"])
-    seconds, cpu_seconds = _seconds(folder)
     try:
-        return RunSummary(
+        done = lines[-1]["steps"]
+        seconds, cpu_seconds = _seconds(folder)
+        found = RunSummary(
             name=name,
             environment=config["env"],
             agent=config["learner"]["agent"],
@@ -57,8 +58,30 @@ def summary(folder: Path, name: str) -> RunSummary:
             cpu_seconds=cpu_seconds,
             animations=_animations(folder),
         )
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise UserError("run", f"{folder} lacks what a run has: {error}") from error
+    except (TypeError, ValueError, ArithmeticError, OSError) as error:
+        problem = f"{folder} holds what no run has ({_line(error)})"
+        raise UserError("run", problem) from error
+    return _checked(found, folder)
+
+
+def _checked(found: RunSummary, folder: Path) -> RunSummary:
+    """A summary that can be read again: all of the types that it says."""
+    try:
+        if summaries.decode(summaries.encode(found)) is None:
+            raise UserError("summary", "cannot be read again")
+    except UserError as error:
+        what = error.field.removeprefix("summary.")
+        raise UserError("run", f"{folder} holds what no run has: {what} {error.problem}") from error
+    except (ValueError, RecursionError) as error:
+        problem = f"{folder} holds what no run has ({_line(error)})"
+        raise UserError("run", problem) from error
+    return found
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _metrics(folder: Path) -> list[dict[str, Any]]:
@@ -154,7 +177,7 @@ def _evaluation(folder: Path) -> Returns | None:
     if not file.exists():
         return None
     try:
-        found = json.loads(file.read_bytes())
+        found = documents.decoded(file.read_bytes())
         return Returns(**{field.name: found[field.name] for field in dataclasses.fields(Returns)})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("run", f"{file} cannot be read ({error!r})") from error

@@ -15,7 +15,8 @@ from emphatic.report.summaries import RunSummary
 GRID = 100
 """Points of the median's curve."""
 WINDOW = 0.05
-"""Each is the mean return over this part of a run before it: episodes end when they like."""
+"""Each is the mean of the learning curve's points over this part of a run before it: episodes
+end when they like."""
 THRESHOLDS = 101
 
 
@@ -28,16 +29,13 @@ def median_curve(collection: Collection, measured: Measured) -> Chart | None:
     if not measured.summed:
         return None
     fraction = _fraction(collection.runs)
-    grid = _grid(collection.runs, fraction)
     scale = 1.0 if measured.reference is None else 100.0
     series = []
     for agent in measured.agents:
+        by_game = _runs_by_game(collection, measured, agent)
+        grid = _grid([run for runs in by_game for run in runs], fraction)
         curves = scale * np.stack(
-            [
-                [_scored(measured, run, grid, fraction) for run in runs]
-                for runs in _runs_by_game(collection, measured, agent)
-            ],
-            axis=1,
+            [[_scored(measured, run, grid, fraction) for run in runs] for runs in by_game], axis=1
         )
         medians = np.median(curves, axis=1)
         middle, spread = medians.mean(axis=0), _deviation(medians)
@@ -51,9 +49,9 @@ def median_curve(collection: Collection, measured: Measured) -> Chart | None:
         y_label=_score(measured),
         series=tuple(series),
         caption=(
-            f"Each point is the mean return of the episodes in the {WINDOW:.0%} of the run before "
-            "it, up to where every run has come; the line is the mean over seeds, the band one "
-            "standard deviation over seeds."
+            f"Each point is the mean of a run's learning curve over the {WINDOW:.0%} of the run "
+            "before it, up to where every run of the agent has come; the line is the mean over "
+            "seeds, the band one standard deviation over seeds."
         ),
     )
 
@@ -104,7 +102,7 @@ def _fraction(runs: Sequence[RunSummary]) -> bool:
 
 
 def _grid(runs: Sequence[RunSummary], fraction: bool) -> Float[np.ndarray, " X"]:
-    """Up to where every run has come."""
+    """Up to where every one of an agent's runs has come."""
     done = min((run.steps / run.steps_planned if fraction else run.steps) for run in runs)
     return np.linspace(0, done, GRID + 1)[1:]
 
@@ -121,7 +119,7 @@ def _scored(
 
 
 def smoothed(run: RunSummary, steps: Float[np.ndarray, " X"]) -> Float[np.ndarray, " X"]:
-    """Mean return in the window before each of `steps`.
+    """Mean of the curve's points in the window before each of `steps`, each a mean of episodes.
 
     Where no episode ended in a window, what was known before it; before the first
     episode, the first that will be known.

@@ -1,6 +1,6 @@
 """What a comparison found and what it allows one to say, in words."""
 
-from emphatic.evaluation.statistics import SignTest
+from emphatic.evaluation.statistics import RankTest, SignTest
 from emphatic.report.comparison import Comparison
 from emphatic.report.content import Statement
 
@@ -76,29 +76,49 @@ def _p_values(c: Comparison) -> str:
     """Of the sound test, adjusted where there are several comparisons."""
     n = c.sound
     words = f"p = {p_value(n.one_sided)} one-sided, {p_value(n.two_sided)} two-sided"
-    if c.adjusted == n.two_sided:
-        return f"{words}."
-    return f"{words} ({p_value(c.adjusted)} adjusted for all comparisons here)."
+    return f"{words}{_adjusted(n, c.adjusted)}."
+
+
+def _adjusted(test: SignTest | RankTest, adjusted: float) -> str:
+    """The p that claims are made by, where there are several comparisons."""
+    if adjusted == test.two_sided:
+        return ""
+    return f" ({p_value(adjusted)} adjusted for all comparisons here)"
 
 
 def _improves(c: Comparison, both: tuple[str, str]) -> Statement:
     low, high = c.probability_interval
+    spread = f"95% interval {low:.2f} to {high:.2f}" if low < high else "resampling finds no spread"
     text = (
         f"The probability that a run of {c.agent} beats a run of {c.baseline} is "
-        f"{c.probability:.2f} (95% interval {low:.2f} to {high:.2f}), mean over {len(c.games)} "
-        f"{'environment' if len(c.games) == 1 else 'environments'}."
+        f"{c.probability:.2f} ({spread}), mean over {_environments(c)}. Rank test of the runs: "
+        f"p = {p_value(c.on_runs.two_sided)} two-sided{_adjusted(c.on_runs, c.adjusted_on_runs)}."
     )
-    if low == high:
-        allows = "With so few runs, resampling them finds no spread: the interval means nothing."
-    elif low > 0.5 or high < 0.5:
-        better, worse = (c.agent, c.baseline) if low > 0.5 else (c.baseline, c.agent)
-        allows = (
-            f"On these environments, {better} does better than {worse}, whatever the seeds. The "
-            "interval is over seeds alone: it does not speak of other environments."
+    return Statement(text=text, allows=_allowed_of_runs(c), agents=both)
+
+
+def _allowed_of_runs(c: Comparison) -> str:
+    """By the exact test alone: a bootstrap of three seeds has hardly an interval to show."""
+    n = c.on_runs
+    if n.smallest > LEVEL:
+        return (
+            "These are too few seeds to show a difference: even had every run of one beaten every "
+            f"run of the other, p would be {p_value(n.smallest)}."
         )
-    else:
-        allows = "The interval holds one half: with these seeds, neither is shown to be better."
-    return Statement(text=text, allows=allows, agents=both)
+    if c.adjusted_on_runs > LEVEL:
+        return "With these seeds, neither is shown to be better on these environments."
+    better, worse = (c.agent, c.baseline) if n.won > 0.5 else (c.baseline, c.agent)
+    one = len(c.games) == 1
+    where = c.games[0] if one else "these environments taken together"
+    return (
+        f"One may say that runs of {better} do better than runs of {worse} on {where}: seeds alone "
+        f"hardly make such a difference. It does not speak of other environments"
+        f"{'.' if one else ', nor of each of these.'}"
+    )
+
+
+def _environments(c: Comparison) -> str:
+    return f"{len(c.games)} {'environment' if len(c.games) == 1 else 'environments'}"
 
 
 def _counted(c: Comparison, n: SignTest, what: str) -> str:

@@ -5,13 +5,17 @@ other's inverse, so tables made of run folders and of their summaries are the sa
 """
 
 import dataclasses
-import json
 from typing import Any
 
+from emphatic import documents
 from emphatic.errors import UserError
 from emphatic.runtime import configs, runs
 
 FORMAT = 1
+LARGEST = 2**53
+"""Whole numbers below it are themselves as floats."""
+LARGEST_RETURN = 1e60
+"""Its square can be summed."""
 PER_HEAD = ("emphasis", "emphasis_max", "clipped_rho", "kl", "entropy", "value_bias")
 """Health of a head, by its name in metrics.jsonl."""
 
@@ -106,7 +110,7 @@ def encode(summary: RunSummary) -> bytes:
 def decode(data: bytes) -> RunSummary | None:
     """The summary in a file of JSON; None if it holds something else."""
     try:
-        document = json.loads(data)
+        document = documents.decoded(data)
     except ValueError as error:
         raise UserError("json", f"cannot be read ({error})") from error
     if not isinstance(document, dict) or "run_summary" not in document:
@@ -120,7 +124,22 @@ def decode(data: bytes) -> RunSummary | None:
     # The thousands of numbers of the curves are checked above, all at once: the rest one by one.
     empty = {name: configs.to_json(_NOTHING[name]) for name in curves}
     summary = configs.from_json(RunSummary, document | empty, "summary")
+    _require_sense(summary)
     return dataclasses.replace(summary, **curves)
+
+
+def _require_sense(summary: RunSummary) -> None:
+    """Numbers that no run can have, and that nothing can be computed of."""
+    counts = {"steps_planned": summary.steps_planned - 1, "steps": summary.steps}
+    for name in ("training", "evaluation"):
+        returns = getattr(summary, name)
+        if returns is not None:
+            counts |= {f"{name}.steps": returns.steps, f"{name}.episodes": returns.episodes - 1}
+            if not abs(returns.mean) < LARGEST_RETURN:
+                raise UserError(f"summary.{name}.mean", "is a number that no run has")
+    for field, count in counts.items():
+        if not 0 <= count < LARGEST:
+            raise UserError(f"summary.{field}", "is a number that no run has")
 
 
 def _curves(kind: type, data: Any, field: str) -> Any:
@@ -136,6 +155,8 @@ def _curves(kind: type, data: Any, field: str) -> Any:
         raise UserError(field, "has curves of different lengths")
     if None in values["steps"]:
         raise UserError(f"{field}.steps", "must be numbers, not None")
+    if not values["steps"] or not all(0 <= step < LARGEST for step in values["steps"]):
+        raise UserError(f"{field}.steps", "are none, or numbers that no run has")
     return kind(**values)
 
 
@@ -148,6 +169,8 @@ def _points(data: Any, field: str, by_head: bool) -> tuple[Any, ...]:
     for value in data:
         if value is not None and type(value) not in (int, float) and value not in ("inf", "-inf"):
             raise UserError(field, f"must be numbers, not {value!r}")
+        if type(value) is int and abs(value) >= LARGEST:
+            raise UserError(field, "has a number that no run has")
     return tuple(float(x) if isinstance(x, str) else x for x in data)
 
 
