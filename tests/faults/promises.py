@@ -36,7 +36,7 @@ PROMISES = {
     1: Promise("kill -9", {"Anakin": Count(1, 30), "ALE": Count(1, 20)}),
     2: Promise("crash inside a save", {"operation": Count(108, 108)}),
     3: Promise("corruption", {"damage": Count(80, 1000), "all of them": Count(16, 100)}),
-    4: Promise("full or read-only disk", {"full": Count(4, 40), "read-only": Count(1, 5)}),
+    4: Promise("full or read-only disk", {"full": Count(4, 40), "read-only": Count(2, 10)}),
     5: Promise("NaN and infinity", {"update": Count(54, 543), "run": Count(2, 8)}),
     6: Promise("hostile input", {"options": Count(40, 400), "documents": Count(60, 700)}),
     7: Promise("actors", {"fault": Count(6, 60)}),

@@ -32,7 +32,7 @@ def cases():
     """Agent, place, value: those that exist, of every agent."""
     names = [*FIRST, *(name for name in AGENTS if name not in FIRST)]
     for name, place, value in itertools.product(names, PLACES, VALUES):
-        needs_bound = place == "bound" and not np.isfinite(emphasis_bound(config_of(name)))
+        needs_bound = place == "bound" and not np.isfinite(emphasis_bound(config_of(name))).all()
         if not needs_bound and not (place in ("trace", "bound") and not emphasised(name)):
             yield name, place, value
 

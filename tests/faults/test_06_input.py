@@ -51,7 +51,7 @@ def _no_compute(monkeypatch):
         raise Accepted
 
     def create(_, path, config, **__):
-        runs._refuse_existing(path, config)
+        runs.refuse_existing(path, config)
         raise Accepted
 
     def found(folder, **options):
