@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from emphatic import cli
-from emphatic.commands import diagnose
-from emphatic.diagnostics import problems
+from emphatic import UserError, cli
+from emphatic.commands import diagnose, experiments
+from emphatic.diagnostics import figures, problems, sweeps
 from emphatic.mdp import to_json
 
 SMALL = ("--runs", "3", "--steps", "200", "--n", "1", "--seeds", "0", "--alphas", "2^-6:2^-4")
@@ -58,6 +58,55 @@ def test_redraw_needs_no_units(folder, monkeypatch):
     assert figure.read_bytes() == before
 
 
+def test_redraw_takes_nothing_that_would_change_the_run(folder, capsys):
+    """Nothing given is fine; what is given must be what was run."""
+    draw = (folder / "mine.json", "--redraw", "--out", folder / "out")
+    run(*draw)
+    for option, value in (("alphas", "2^-3"), ("runs", "4"), ("algorithms", "td"), ("n", "2")):
+        said = failure(capsys, *draw, f"--{option}", value)
+        assert said.startswith("emphatic: redraw: computes nothing")
+        assert f"with other {option};" in said
+    assert "other algorithms" in failure(capsys, *draw, "--quick")
+
+
+def test_a_run_goes_on_with_its_own_versions_only(tmp_path):
+    """Half done by another JAX: refused. Nothing done yet, or all of it: no mixture."""
+    sweep = sweeps.Sweep(name="two-state", problem=problems.problem("two-state"), runs=60)
+    experiments.claim([sweep], tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    now = config["versions"]["jax"]
+    config["versions"]["jax"] = "0.0.1"
+    path.write_text(json.dumps(config))
+    first, second = (unit.path(tmp_path) for unit in sweep.units)
+    sweeps.write_arrays(first, {})
+    with pytest.raises(UserError, match=f"jax 0.0.1, now {now}"):
+        experiments.claim([sweep], tmp_path)
+    sweeps.write_arrays(second, {})
+    experiments.claim([sweep], tmp_path)
+    assert json.loads(path.read_text()) == config
+    first.unlink()
+    second.unlink()
+    experiments.claim([sweep], tmp_path)
+    assert json.loads(path.read_text())["versions"]["jax"] == now
+
+
+def test_a_file_is_what_is_in_it_and_not_what_it_is_called(tmp_path):
+    """A user's baird.json has neither the size nor the figures of the paper's Baird."""
+    path = tmp_path / "baird.json"
+    path.write_text(to_json(problems.two_state()))
+    sweep = diagnose._sweep(str(path), {})
+    assert sweep.name == "baird-json"
+    assert (sweep.steps, sweep.runs, sweep.seeds) == (20_000, 50, (0,))
+    assert sweep.name not in figures.PAPER
+    folders = [diagnose._default_folder(x, False).name for x in (str(path), "baird", "all.json")]
+    assert folders == ["diagnose-baird-json", "diagnose-baird", "diagnose-all-json"]
+
+
+def test_quick_has_a_folder_of_its_own():
+    assert diagnose._default_folder("baird", True).name == "diagnose-baird-quick"
+
+
 def test_mistakes_are_one_line(folder, capsys, tmp_path):
     out = ("--out", tmp_path / "out")
     assert "choose from" in failure(capsys, "three-state", *out)
@@ -67,7 +116,9 @@ def test_mistakes_are_one_line(folder, capsys, tmp_path):
         assert failure(capsys, "baird", "--alphas", text, *out).startswith("emphatic: alphas:")
     assert "no such file" in failure(capsys, tmp_path / "none.json", *out)
     assert "holds no summary" in failure(capsys, "baird", "--redraw", *out)
-    assert "name a problem" in failure(capsys, "all", "--quick", *out)
+    for option in (("--quick",), ("--runs", "3"), ("--alphas", "2^-3")):
+        for whole in ("all", "claims"):
+            assert "name a problem" in failure(capsys, whole, *option, *out)
     other = failure(capsys, "two-state", *SMALL, "--out", folder / "out")
     assert "another experiment" in other
     assert "in use" in failure(capsys, "two-state", *SMALL, "--out", folder)

@@ -1,10 +1,15 @@
 """The problems as the paper draws them: numbers a reader can check by hand."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from emphatic import UserError, mdp, theory
 from emphatic.diagnostics import problems
+
+PAGE = Path(__file__).parents[2] / "docs" / "state-dependent-nu.md"
 
 
 @pytest.mark.parametrize("name", problems.named())
@@ -95,14 +100,55 @@ def test_only_the_loop_has_no_variance():
         assert all(theory.analyse(m, x, 2).finite_variance == finite for x in names), name
 
 
-@pytest.mark.parametrize(("name", "emphasis"), [("vtrace", 1), ("exact-nevtrace", 40)])
+EMPHASES = [("vtrace", 1), ("nevtrace", 2), ("wevtrace", 2)]
+EMPHASES += [("exact-nevtrace", 40), ("exact-wevtrace", 21)]
+
+
+@pytest.mark.parametrize(("name", "emphasis"), EMPHASES)
 def test_rare_exit_sampled_growth(name, emphasis):
     """A step in the second state is a factor |1 - 9αF| once in twenty, one in the first 1 + 2α."""
     alpha = 2.0**-9
     a = theory.lyapunov(problems.rare_exit(), name, 1, alpha, steps=4000, streams=64)
     expected = (np.log(1 + 2 * alpha) + np.log(abs(1 - 9 * alpha * emphasis)) / 20) / 2
-    assert (expected > 0) == (name == "vtrace")
+    assert (expected > 0) == (not name.startswith("exact"))
     assert abs(a.mean - expected) < 4 * a.standard_error
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("name", [name for name, _ in EMPHASES])
+def test_samples_of_rare_exit_3_grow_as_theory_says(name, n):
+    """By -A a step for small α; a tenth of it for what is quadratic in α."""
+    alpha, m = 2.0**-12, problems.rare_exit_3()
+    growth = theory.lyapunov(m, name, n, alpha, steps=1000, streams=64)
+    expected = -alpha * theory.analyse(m, name, n).A[0, 0]
+    assert (expected > 0) == (not name.startswith("exact"))
+    assert growth.mean / expected > 0
+    assert abs(growth.mean - expected) < 4 * growth.standard_error + 0.1 * abs(expected)
+
+
+@pytest.mark.parametrize("name", ["rare-exit", "rare-exit-3", "rare-loop"])
+def test_the_table_of_docs_is_what_theory_says(name):
+    """To the three digits that `emphatic theory` prints."""
+    section = PAGE.read_text(encoding="utf-8").split(f"\n### `{name}`\n")[1].split("\n#")[0]
+    ns = [int(n) for n in re.search(r"^\| A at n = \| (.*) \|$", section, re.M)[1].split(" | ")]
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", section, re.M)
+    assert [row for row, _ in rows] == ["td", *(name for name, _ in EMPHASES)]
+    m = problems.named()[name]()
+    for row, cells in rows:
+        expected = [theory.analyse(m, row, n).A[0, 0] for n in ns]
+        assert cells.split(" | ") == [f"{a:.3g}" for a in expected], row
+
+
+def test_the_columns_of_docs_are_those_of_the_key_matrices():
+    """The paper's last step asks for column sums d_μᵀN; ours are d_μ, as the proof says."""
+    two, three = problems.rare_exit(), problems.rare_exit_3()
+    for m, name, n, sums in (
+        (two, "wevtrace", 1, [1 / 2, -9 / 20]),
+        (two, "exact-nevtrace", 1, [1 / 2, 1 / 2]),
+        (three, "nevtrace", 2, [1 / 5, 2 / 5, -11 / 20]),
+        (three, "exact-nevtrace", 2, [1 / 5, 2 / 5, 2 / 5]),
+    ):
+        np.testing.assert_allclose(theory.expectation(m, name, n).key.sum(0), sums, rtol=1e-9)
 
 
 def test_an_unknown_problem_is_a_sentence():

@@ -1,11 +1,13 @@
 """Sweeps: units, resuming, selection, and what summaries and figures make of them."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from emphatic import UserError
+from emphatic.commands.plain import plain
 from emphatic.diagnostics import figures, learners, problems, summaries, sweeps
 
 
@@ -126,9 +128,26 @@ def test_every_algorithm_has_a_style_of_its_own():
 
 def test_the_table_has_a_line_for_each_lane(done):
     sweep, _, s = done
-    rows = json.loads(json.dumps(summaries.rows(s)))
+    rows = json.loads(json.dumps(summaries.rows(s), allow_nan=False))
     assert [row["algorithm"] for row in rows] == [lane.name for lane in sweep.plan]
     assert all(row["runs"] == 8 for row in rows)
+    for r, rule in enumerate(summaries.RULES):
+        for i, row in enumerate(rows):
+            found = row[f"by_{rule}"]
+            assert found["alphas"] == [s.alphas[best] for best in s.best[r, :, i]]
+            assert found["median"] == np.median(s.total[r, :, :, i])
+            assert found["mean"] == s.total[r, :, :, i].mean()
+
+
+def test_the_table_is_json_though_a_mean_is_infinite(done):
+    """JSON knows no infinity; it is a text, as in `emphatic theory --json`."""
+    _, _, s = done
+    total = s.total.copy()
+    total[:, 0, 0] = np.inf
+    rows = plain(summaries.rows(dataclasses.replace(s, total=total)))
+    read = json.loads(json.dumps(rows), parse_constant=pytest.fail)
+    assert all(row["by_mean"]["mean"] == "inf" for row in read)
+    assert all(row["by_mean"]["diverged"] == 1 for row in read)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from emphatic import mdp
 from emphatic.commands import experiments, networks
+from emphatic.commands.plain import plain
 from emphatic.diagnostics import claims, figures, networks_study, problems, summaries, sweeps
 from emphatic.errors import UserError
 
@@ -25,10 +26,8 @@ SIZES = {
 }
 """The paper's runs. It gives no number of steps; its readings and our repetitions are extra."""
 
-QUICK = ("td", "netd", "wetd", "clip-netd", "clip-wetd", "clipped-td", "vtrace", "nevtrace")
-QUICK += ("wevtrace",)
-QUICK_NS = (1, 5)
-QUICK_RUNS = 25
+QUICK_NAMES = ("td", "netd", "wetd", "clip-netd", "clip-wetd", "clipped-td", "vtrace", "nevtrace")
+QUICK = {"algorithms": (*QUICK_NAMES, "wevtrace"), "ns": (1, 5), "runs": 25, "seeds": (0,)}
 WHOLE = ("all", "claims")
 NETWORKS = "networks"
 
@@ -37,7 +36,7 @@ def command(
     problem: Annotated[str, tyro.conf.Positional],
     algorithms: tuple[str, ...] | None = None,
     n: tuple[int, ...] | None = None,
-    alphas: tuple[str, ...] = ("2^-14:2^-2",),
+    alphas: tuple[str, ...] | None = None,
     runs: int | None = None,
     steps: int | None = None,
     seeds: tuple[int, ...] | None = None,
@@ -57,30 +56,35 @@ def command(
         algorithms: Names from `emphatic algorithms`, and etd, etd-beta, gtd2, tdc, tdrc.
         n: Bootstrap lengths.
         alphas: Step sizes; 2^-10:2^-2 stands for the powers of two from one to the other.
+            The paper's are 2^-14:2^-2.
         runs: Independent runs.
         steps: Learning steps of each run.
         seeds: Seeds; each repeats the whole experiment.
         quick: 25 runs, the paper's table of algorithms, and n of 1 and 5 only; of
             `networks`, three problems and few seeds.
         redraw: Compute nothing; draw figures and tables from a folder's summaries.
-        out: The folder; runs/diagnose-PROBLEM if left out.
+        out: The folder; runs/diagnose-PROBLEM if left out, of --quick runs/diagnose-PROBLEM-quick.
     """
-    label = pathlib.Path(problem).stem if problem.endswith(".json") else problem
-    folder = out or pathlib.Path("runs") / f"diagnose-{'all' if problem in WHOLE else label}"
+    folder = out or _default_folder(problem, quick)
     given = {"algorithms": algorithms, "ns": n, "runs": runs, "steps": steps, "seeds": seeds}
+    given["alphas"] = None if alphas is None else parse_alphas(alphas)
     given = {field: value for field, value in given.items() if value is not None}
     if problem in WHOLE and (quick or given):
         raise UserError(problem, "is the paper's experiment; for a part of it name a problem")
     if problem == NETWORKS:
-        if given or alphas != ("2^-14:2^-2",):
+        if given:
             raise UserError(problem, "is one study; it takes --quick, --redraw and --out alone")
         study = networks_study.quick() if quick else networks_study.Study()
         networks.run(study, folder, redraw=redraw)
         return
     names = tuple(SIZES) if problem in WHOLE else (problem,)
-    plan = [_sweep(name, quick, {**given, "alphas": parse_alphas(alphas)}) for name in names]
+    if quick:
+        given = {**QUICK, **given}
+    plan = [_sweep(name, given) for name in names]
     console = Console()
-    if not redraw:
+    if redraw:
+        experiments.check_same(plan, folder, tuple(given))
+    else:
         _compute(plan, folder, console)
     found = [summaries.load(folder / sweep.name) for sweep in plan]
     _show(problem, found, folder, console)
@@ -112,26 +116,35 @@ def _number(text: str) -> float:
         raise UserError("alphas", f"{text!r} is no number; write 0.01 or 2^-7") from None
 
 
-def _sweep(name: str, quick: bool, given: dict) -> sweeps.Sweep:
+def _default_folder(problem: str, quick: bool) -> pathlib.Path:
+    """One for each problem, and one for its quick version: two experiments do not mix."""
+    label = "all" if problem in WHOLE else _label(problem)
+    return pathlib.Path("runs") / f"diagnose-{label}{'-quick' if quick else ''}"
+
+
+def _label(name: str) -> str:
+    """What folders and figures call it; a file of the user's is never called as one of ours is."""
+    if not name.endswith(".json"):
+        return name
+    label = re.sub(r"[^\w-]+", "-", pathlib.Path(name).stem)
+    ours = (*problems.named(), "collision", "collision-termination", *WHOLE, NETWORKS)
+    return f"{label}-json" if label in ours else label
+
+
+def _sweep(name: str, given: dict) -> sweeps.Sweep:
     """The sweep of one problem: its size from the paper, what is asked for on top."""
     label, problem = _problem(name)
-    size = SIZES.get(label, SIZES["two-state"])
+    size = SIZES.get(label, {**SIZES["two-state"], "seeds": 1})
     settings = {**size, "seeds": tuple(range(size["seeds"]))}
-    if label not in SIZES:
-        settings["seeds"] = (0,)
-    if quick:
-        settings |= {"algorithms": QUICK, "ns": QUICK_NS, "runs": QUICK_RUNS, "seeds": (0,)}
     return sweeps.Sweep(name=label, problem=problem, **{**settings, **given})
 
 
 def _problem(name: str) -> tuple[str, problems.Problem]:
     """A problem and the name of its folder."""
-    if not name.endswith(".json"):
-        problem = problems.problem(name)
-        return problem.name, problem
-    m = mdp.load(name)
-    label = re.sub(r"[^\w-]+", "-", pathlib.Path(name).stem)
-    return label, problems.of_mdp(m)
+    if name.endswith(".json"):
+        return _label(name), problems.of_mdp(mdp.load(name))
+    problem = problems.problem(name)
+    return problem.name, problem
 
 
 def _compute(plan: list[sweeps.Sweep], folder: pathlib.Path, console: Console) -> None:
@@ -154,7 +167,7 @@ def _show(
             if problem not in WHOLE:
                 drawn |= figures.of_any_problem(summary)
             figures.write(drawn, folder / "figures")
-            text = json.dumps(summaries.rows(summary), indent=1)
+            text = json.dumps(plain(summaries.rows(summary)), indent=1, allow_nan=False)
             (folder / summary.name / "table.json").write_text(text + "\n")
     if len(found) == 1:
         console.print(_table(found[0]))
@@ -166,18 +179,28 @@ def _show(
 
 
 def _table(summary: summaries.Summary) -> Table:
-    """One line for each algorithm and n; two best α if mean and median over runs disagree."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{summary.name}: RMSE over all steps")
+    """One line for each algorithm and n; two α, and what diverged at each, if rules disagree."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"{summary.name}: RMSE over all steps, {summary.total[0, :, :, 0].size} runs",
+        caption="α with the least mean, and with the least median where that is another; "
+        "mean, median and quartiles each at its own",
+    )
     for header in ("algorithm", "n", "best α", "mean", "median", "quartiles", "diverged"):
         justify = "left" if header == "algorithm" else "right"
         table.add_column(header, justify=justify, no_wrap=True)
     for lane, row in zip(summary.lanes, summaries.rows(summary), strict=True):
-        alphas = dict.fromkeys(
-            experiments.power(row[f"alpha_by_{rule}"]) for rule in summaries.RULES
+        rules = [row["by_mean"], row["by_median"]]
+        alphas = dict.fromkeys(experiments.power(rule["alphas"][0]) for rule in rules)
+        diverged = dict.fromkeys(str(rule["diverged"]) for rule in rules)
+        table.add_row(
+            lane.label,
+            str(lane.n),
+            ", ".join(alphas),
+            f"{rules[0]['mean']:.2g}",
+            f"{rules[1]['median']:.2g}",
+            "…".join(f"{x:.2g}" for x in rules[1]["quartiles"]),
+            ", ".join(diverged) if any(rule["diverged"] for rule in rules) else "",
         )
-        numbers = (f"{row[key]:.2g}" for key in ("rmse_mean", "rmse_median"))
-        quartiles = "…".join(f"{x:.2g}" for x in row["rmse_quartiles"])
-        diverged = f"{row['diverged']}/{row['runs']}" if row["diverged"] else ""
-        best = ", ".join(alphas)
-        table.add_row(lane.label, str(lane.n), best, *numbers, quartiles, diverged)
     return table

@@ -14,24 +14,63 @@ import emphatic
 from emphatic.diagnostics import networks_study, sweeps
 from emphatic.errors import UserError
 
+OPTIONS = {"ns": "n"}
+"""Fields of a sweep that the command line calls otherwise."""
+
 
 def claim(plan: Sequence[sweeps.Sweep | networks_study.Study], folder: pathlib.Path) -> None:
-    """Writes config.json, or makes sure that the folder's is of this very experiment."""
+    """Writes config.json, or makes sure that the folder's is of this very experiment.
+
+    What is already computed must come from the versions that go on with it.
+    """
     config = json.loads(json.dumps({sweep.name: sweep.config() for sweep in plan}))
-    path = folder / "config.json"
+    path, now = folder / "config.json", versions()
     if path.exists():
-        before = json.loads(path.read_text())["experiment"]
-        if before != config:
-            what = ", ".join(_differences(before, config))
+        kept = json.loads(path.read_text())
+        if kept["experiment"] != config:
+            what = ", ".join(_differences(kept["experiment"], config))
             raise UserError(
                 "out", f"{folder} holds another experiment ({what} differ); choose another --out"
             )
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        done = [unit.path(folder).exists() for sweep in plan for unit in sweep.units]
+        if any(done) and not all(done) and kept["versions"] != now:
+            raise UserError("out", _other_versions(folder, kept["versions"], now))
+        if any(done):
+            return
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError("out", f"{folder} is in use and holds no experiment of this command")
     folder.mkdir(parents=True, exist_ok=True)
-    versions = {"emphatic": emphatic.__version__, "jax": jax.__version__, "numpy": np.__version__}
-    path.write_text(json.dumps({"experiment": config, "versions": versions}, indent=1) + "\n")
+    path.write_text(json.dumps({"experiment": config, "versions": now}, indent=1) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """What results depend on besides the configuration."""
+    return {"emphatic": emphatic.__version__, "jax": jax.__version__, "numpy": np.__version__}
+
+
+def _other_versions(folder: pathlib.Path, kept: dict[str, str], now: dict[str, str]) -> str:
+    """A sentence that names what differs."""
+    other = [f"{x} {kept.get(x)}, now {now[x]}" for x in now if kept.get(x) != now[x]]
+    what = "; ".join(other)
+    return (
+        f"{folder} was begun with other versions ({what}); install those, or choose another --out"
+    )
+
+
+def check_same(plan: Sequence[sweeps.Sweep], folder: pathlib.Path, fields: Sequence[str]) -> None:
+    """What was asked for by name must be what the folder's summaries are of."""
+    path = folder / "config.json"
+    kept = json.loads(path.read_text())["experiment"] if path.exists() else {}
+    for sweep in plan:
+        before, now = kept.get(sweep.name), json.loads(json.dumps(sweep.config()))
+        for field in ("problem", *fields):
+            if before is not None and before.get(field) != now[field]:
+                raise UserError(
+                    "redraw",
+                    f"computes nothing, and {folder} holds a run with other "
+                    f"{OPTIONS.get(field, field)}; leave that as it was, or compute it into "
+                    "another --out",
+                )
 
 
 def _differences(before: dict, now: dict) -> list[str]:

@@ -61,7 +61,10 @@ STYLES = {
 """Okabe and Ito's colours, told apart also by line and marker. Dashed: mixed scheme."""
 
 TABLE = ("td", "vtrace", "netd", "wetd", "clip-netd", "clip-wetd", "nevtrace", "wevtrace")
-"""The algorithms of the Collision figures: the paper's Table 1."""
+"""The algorithms of the paper's Table 1, and of its main figure of Collision."""
+
+THREE_BASELINES = ("td", "clipped-td", *TABLE[1:])
+"""With the third baseline, clipped n-step TD: the appendix's figures of Collision."""
 
 BEYOND = ("td", "netd", "clip-netd", "exact-nevtrace", "exact-wevtrace", "etd", "etd-beta", "tdrc")
 """What the paper has no figure of: our exact traces, ETD in the backward view, gradient-TD."""
@@ -302,7 +305,7 @@ def _finish(figure: Figure, axes: np.ndarray, x: str, y: str) -> None:
 def _generic(summary: Summary) -> dict[str, tuple[Needs, Callable]]:
     """For any problem: its algorithms (the paper's table, if they are many), by n; medians."""
     names = tuple(dict.fromkeys(lane.name for lane in summary.lanes))
-    names = names if len(names) < 10 else (*TABLE, "clipped-td")
+    names = names if len(names) < 10 else THREE_BASELINES
     ns = tuple(sorted({lane.n for lane in summary.lanes}))
     prefix = summary.name
     return {
@@ -334,8 +337,8 @@ PAPER = {
     },
     "collision-trap": {
         "collision_u_curve": _u_curves(TABLE, (2,)),
-        "collision_learning_curve": _curves(TABLE, (1, 2, 3, 5)),
-        "collision_u_curves": _u_curves(TABLE, (1, 2, 3, 5)),
+        "collision_learning_curve": _curves(THREE_BASELINES, (1, 2, 3, 5)),
+        "collision_u_curves": _u_curves(THREE_BASELINES, (1, 2, 3, 5)),
         "collision-beyond-the-paper": _beyond,
     },
     "baird": {

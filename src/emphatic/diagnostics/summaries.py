@@ -201,26 +201,30 @@ def load(folder: pathlib.Path) -> Summary:
 
 
 def rows(summary: Summary) -> list[dict]:
-    """The table: a line for each lane, over the runs of all seeds."""
-    out = []
-    for i, lane in enumerate(summary.lanes):
-        total = summary.total[0, :, :, i]
-        out.append(
-            {
-                "algorithm": lane.name,
-                "n": lane.n,
-                "eta": lane.eta,
-                "alpha_by_mean": float(summary.alphas[summary.best[0, 0, i]]),
-                "alpha_by_median": float(summary.alphas[summary.best[1, 0, i]]),
-                "rmse_mean": float(total.mean()),
-                "rmse_median": float(np.median(total)),
-                "rmse_quartiles": [_quantile(total, q) for q in (0.25, 0.75)],
-                "rmse_final_median": float(np.median(summary.final[0, :, :, i])),
-                "diverged": int(np.isinf(total).sum()),
-                "runs": int(total.size),
-            }
-        )
-    return out
+    """The table: a line for each lane, over the runs of all seeds, at the α of either rule."""
+    return [
+        {
+            "algorithm": lane.name,
+            "n": lane.n,
+            "eta": lane.eta,
+            "runs": int(summary.total[0, :, :, i].size),
+            **{f"by_{rule}": _at_best(summary, r, i) for r, rule in enumerate(RULES)},
+        }
+        for i, lane in enumerate(summary.lanes)
+    ]
+
+
+def _at_best(summary: Summary, rule: int, i: int) -> dict:
+    """Errors of a lane's runs, those of each seed at the step size that the rule selects there."""
+    total, final = summary.total[rule, :, :, i], summary.final[rule, :, :, i]
+    return {
+        "alphas": [float(summary.alphas[best]) for best in summary.best[rule, :, i]],
+        "mean": float(total.mean()),
+        "median": float(np.median(total)),
+        "quartiles": [_quantile(total, q) for q in (0.25, 0.75)],
+        "final_median": float(np.median(final)),
+        "diverged": int(np.isinf(total).sum()),
+    }
 
 
 def _quantile(x: np.ndarray, q: float) -> float:

@@ -23,6 +23,22 @@ CHAPTERS = {
     "Baird's counterexample": baird.CLAIMS,
 }
 
+OPEN = {
+    "Two-state MDP": (
+        "The start weight, which the paper does not give, cannot matter: with one weight and no "
+        "reward the error is the initial one times factors that do not depend on it, and every "
+        "test compares errors with the initial one or with each other. (But for the 10¹⁰ at "
+        "which a run counts as diverged.)"
+    ),
+    "Baird's counterexample": (
+        "Start weights are those of Sutton and Barto, (1, 1, 1, 1, 1, 1, 10, 1); the paper gives "
+        "none. There being no reward, only their direction can matter: not, exceptional ones "
+        "apart, to whether almost every run converges in the end, but to how large errors are on "
+        "the way, and so to which α is best and who is ahead. Other directions were not run."
+    ),
+}
+"""What is said at the head of a chapter of readings that its claims are not tried under."""
+
 VERDICTS = ("reproduced", "only under a stated reading", "not reproduced", "false as printed")
 
 
@@ -57,7 +73,9 @@ def _record(v: Verdict) -> dict:
         "chapter": v.chapter,
         "place": v.claim.place,
         "says": v.claim.says,
+        "quoted": v.claim.quoted,
         "test": v.claim.test,
+        "note": v.claim.note,
         "verdict": v.finding.verdict,
         "measured": v.finding.measured,
         "readings": [
@@ -75,11 +93,13 @@ def markdown(verdicts: list[Verdict]) -> str:
         "",
         f"Of {len(verdicts)} claims: " + ", ".join(f"{counts[x]} {x}" for x in VERDICTS) + ".",
         "",
-        "Thresholds and their reasons: `src/emphatic/diagnostics/claims/base.py`.",
-        "Every test must hold in every seed of the experiment.",
+        "Quotations are the paper's words, ... where some are left out, with ours in [brackets].",
+        "Places are labels of its source. Thresholds and their reasons:",
+        "`src/emphatic/diagnostics/claims/base.py`. Every test must hold in every seed.",
     ]
     for chapter in CHAPTERS:
         lines += ["", f"## {chapter}"]
+        lines += ["", OPEN[chapter]] if chapter in OPEN else []
         for v in verdicts:
             if v.chapter == chapter:
                 lines += _entry(v)
@@ -87,15 +107,18 @@ def markdown(verdicts: list[Verdict]) -> str:
 
 
 def _entry(v: Verdict) -> list[str]:
+    says, place = v.claim.says, v.claim.place
     lines = [
         "",
         f"### {v.claim.key}: {v.finding.verdict}",
         "",
-        f"> {v.claim.says} ({v.claim.place})",
+        f'> "{says}" ({place})' if v.claim.quoted else f"In our words: {says} ({place}).",
         "",
         f"- Test: {v.claim.test}.",
         f"- Measured: {v.finding.measured}.",
     ]
+    if v.claim.note:
+        lines.append(f"- Note: {v.claim.note}.")
     for r in v.finding.readings:
         lines.append(
             f"- Reading, {r.name}: {'holds' if r.holds else 'does not hold'}; {r.measured}."

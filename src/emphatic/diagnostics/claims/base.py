@@ -1,8 +1,10 @@
 """What a claim is, and the measures that tests of claims are made of.
 
-Thresholds are constants of this module, set from what the paper's words mean before any
-result was seen, and used by all claims alike. A finding holds only if it does in every
-seed, that is in every repetition of the whole experiment.
+Thresholds are constants of this module, set from what the paper's words mean and the same for
+all claims. Not every test came before every result: `Claim.note` says where one was restated
+after its result was seen, and which claims were added when the sweeps were known.
+A finding holds only if it does in every seed, that is in every repetition of the whole
+experiment.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +22,15 @@ REACHED = 0.1
 """A run has learned when its error has come down to a tenth: speed is the step of that."""
 
 VISIBLE = 0.1
-"""An error late in learning is a spike if it is a tenth of the initial one: seen on a linear
-axis that shows the start."""
+"""A late error is a spike if it is a tenth of the initial one, seen on a linear axis that shows
+the start. What is kept of a run, and drawn, is its mean error over each bin of the curve:
+that has to reach it, so a spike is as long as it is high (`late_bins`)."""
+
+FEWER_STEPS = {"a tenth of the steps": 0, "half of the steps": 1}
+"""Other readings of how long the paper ran, which it does not say, by place in `horizons`."""
+
+FIRST_SEED = ", in the first seed's runs, α as above"
+"""What is said where a reading needs single runs."""
 
 SLOWER = 2.0
 """One learner is slower than another if it takes twice the steps: visible on a log axis."""
@@ -62,6 +71,10 @@ class Finding(NamedTuple):
         return "not reproduced"
 
 
+ADDED = "added when the other results were known; thresholds as everywhere"
+"""Note of a claim whose test was written late."""
+
+
 class Claim(NamedTuple):
     """A sentence of the paper and how it is put to the test."""
 
@@ -69,9 +82,14 @@ class Claim(NamedTuple):
     place: str
     """Section, caption or equation, by the label in the paper's source where it has one."""
     says: str
+    """The paper's own words, ... where some are left out, ours in [brackets]; or see `quoted`."""
     test: str
     """The operational test in words."""
     check: Callable[[Evidence], Finding]
+    quoted: bool = True
+    """False: `says` is in our words."""
+    note: str = ""
+    """What a reader must know of how the test came about."""
 
 
 def rule_index(rule: Rule) -> int:
@@ -100,9 +118,9 @@ def never_learns(s: Summary, name: str, n: int, horizon: int = -1) -> bool:
     return bool((s.median[horizon, :, :, i] >= initial(s)).all())
 
 
-def learns_at(s: Summary, name: str, n: int) -> str:
+def learns_at(s: Summary, name: str, n: int, horizon: int = -1) -> str:
     """The step sizes at which the median run is better than before learning, in every seed."""
-    good = (s.median[-1, :, :, s.lane(name, n)] < initial(s)).all(0)
+    good = (s.median[horizon, :, :, s.lane(name, n)] < initial(s)).all(0)
     return span(s.alphas[good])
 
 
@@ -122,9 +140,36 @@ def reach(s: Summary, name: str, n: int, rule: Rule = "mean") -> float:
 
 
 def spikes(s: Summary, name: str, n: int, rule: Rule = "mean") -> float:
-    """Share of runs, over all seeds, with a visible error in the second half."""
+    """Share of runs, over all seeds, with a visible mean error of a bin in the second half."""
     late = s.late[rule_index(rule), :, :, s.lane(name, n)]
     return float((late >= VISIBLE * initial(s)).mean())
+
+
+def late_bins(s: Summary) -> str:
+    """How long the bins of the second half are: what a spike is the mean over."""
+    lengths = np.diff(s.edges)[s.edges[:-1] >= s.horizons[1]]
+    return f"means over bins of {lengths.min():,} to {lengths.max():,} steps"
+
+
+def spikes_within(s: Summary, name: str, n: int, horizon: int) -> float:
+    """The same share in the second half of fewer steps, of the first seed's runs.
+
+    Runs are kept at the step size that the mean over all steps selects, so it is that one here.
+    """
+    end, begins = s.horizons[horizon], np.concatenate([[0], s.edges[:-1]])
+    late = (begins >= end / 2) & (s.edges <= end)
+    errors = 10.0 ** s.runs[:, 1:, s.shown.index(s.lane(name, n))].astype(float)
+    return float((errors[:, late] >= VISIBLE * initial(s)).any(1).mean())
+
+
+def fewer_steps(test: Callable[[int], tuple[bool, str]], how: str = "") -> tuple[Reading, ...]:
+    """A test that takes a horizon, under both readings of fewer steps."""
+    return tuple(Reading(name + how, *test(h)) for name, h in FEWER_STEPS.items())
+
+
+def mixed(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The same baselines in the mixed scheme; emphatic algorithms have one scheme only."""
+    return tuple(f"{x}-mixed" if x in ("td", "clipped-td", "vtrace") else x for x in names)
 
 
 def spread(s: Summary, name: str, n: int, rule: Rule = "mean") -> np.ndarray:
@@ -139,6 +184,18 @@ def quartile_range(s: Summary, name: str, n: int, rule: Rule = "mean") -> np.nda
     total = s.total[rule_index(rule), :, :, s.lane(name, n)]
     low, high = (np.quantile(total, q, axis=1, method="nearest") for q in (0.25, 0.75))
     return np.where(np.isfinite(high), high, np.inf) - np.where(np.isfinite(low), low, 0)
+
+
+def tail(s: Summary, name: str, n: int, horizon: int) -> np.ndarray:
+    """Mean less median over runs at the α of least mean, by seed.
+
+    Of fewer than all steps no single runs are kept; this is what is known of their scatter.
+    """
+    mean, median = (x[horizon, :, :, s.lane(name, n)] for x in (s.mean, s.median))
+    place = mean.argmin(1)[:, None]
+    mean, median = (np.take_along_axis(x, place, 1)[:, 0] for x in (mean, median))
+    finite = np.isfinite(mean)
+    return np.where(finite, np.where(finite, mean, 0) - np.where(finite, median, 0), np.inf)
 
 
 def best(s: Summary, name: str, n: int, rule: Rule = "mean", horizon: int = -1) -> np.ndarray:
