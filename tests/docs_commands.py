@@ -78,6 +78,47 @@ def apart(*arguments: str) -> Callable[[str], None]:
     return elsewhere
 
 
+def of_tiny(command: str) -> None:
+    """The same, of a study of two short runs of Catch, which is run when first asked for."""
+    if not Path("studies/tiny").exists():
+        run("emphatic study new tiny --envs catch --agents netd-ace surreal --seeds 1 " + A_MOMENT)
+        run("emphatic study run tiny")
+    run(re.sub(r"\bmine\b|\b(runs|studies)/minatar5\b", "studies/tiny", command))
+
+
+def alone(command: str) -> None:
+    """One run, or all seeds of one agent, of a study of its own."""
+    verb = shlex.split(command)[2]
+    if not Path("studies", verb).exists():
+        run(f"emphatic study new {verb} --envs catch --agents surreal --seeds 1 " + A_MOMENT)
+    run(f"emphatic study {verb} {verb} " + ALONE[verb])
+
+
+def copied(command: str) -> None:
+    """On a copy of the results that it names."""
+    folder = Path(re.search(r"results/[\w-]+", command)[0])
+    if (ROOT / folder).exists() and not folder.exists():
+        shutil.copytree(ROOT / folder, folder)
+    run(command)
+
+
+def redrawn(command: str) -> None:
+    """From the summaries that are kept: nothing is computed."""
+    copied(f"{command} --redraw --out results/diagnostics")
+
+
+def few_networks(command: str) -> None:
+    """The study with networks, on one problem, with one step size and two seeds."""
+    from emphatic.diagnostics import networks_study
+
+    few = networks_study.Study(
+        problems=("collision-trap",), models=("linear",), lanes=networks_study.LANES[:3], seeds=2,
+        sgd=(2.0**-6,), rmsprop=(2.0**-6,), streams=2, updates=100, bins=10,
+    )  # fmt: skip
+    with mock.patch.object(networks_study, "Study", return_value=few):
+        apart()(command)
+
+
 def aside(command: str) -> None:
     """A second study of a name that the page has used."""
     run(command.replace(" mine ", " another "))
@@ -131,6 +172,9 @@ def taken_as_read(command: str) -> None:
     """Nothing to try here."""
 
 
+A_MOMENT = "--steps 3200 --episodes 5"
+ALONE = {"work": "catch-surreal-seed0", "seeds": "catch surreal"}
+ONE_UPDATE = ("--steps", "3200", "--out", "runs/breakout")
 ONE_SWEEP = ("--runs", "2", "--steps", "100", "--seeds", "0", "--n", "1", "--alphas", "2^-8")
 
 PLAN: list[tuple[str, Callable[[str], None]]] = [
@@ -153,12 +197,15 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     ("* walk *", taken_as_read),
     ("emphatic algorithms", run),
     ("emphatic theory *", run),
+    ("emphatic diagnose * --redraw --out results/*", copied),
     ("emphatic diagnose all*", parsed),
-    ("emphatic diagnose claims", parsed),
+    ("emphatic diagnose claims", redrawn),
+    ("emphatic diagnose networks*", few_networks),
     ("emphatic diagnose *", apart(*ONE_SWEEP, "--algorithms", "td", "netd")),
     ("emphatic train --env catch * --out runs/catch", small("--steps", "100_000")),
     ("emphatic train --env gymnasium:CartPole-v1 * --out runs/cartpole", small("--steps", "1600")),
     ("emphatic train --resume *", of_catch()),
+    ("emphatic train --env minatar/breakout --agent netd-ace * --seed 0", small(*ONE_UPDATE)),
     ("emphatic train *", parsed),
     ("emphatic evaluate *", of_catch("--episodes", "10")),
     ("emphatic watch *", of_catch("--steps", "10")),
@@ -167,11 +214,14 @@ PLAN: list[tuple[str, Callable[[str], None]]] = [
     ("emphatic study add *", run),
     ("emphatic study status *", run),
     ("emphatic study plan *", run),
-    ("emphatic study *", parsed),
-    ("emphatic report *--compare *", parsed),
-    ("emphatic report mine*", parsed),
-    ("emphatic report studies/*", parsed),
-    ("emphatic report results/*", parsed),
+    ("emphatic study run mine --ray *", parsed),
+    ("emphatic study run mine*", of_tiny),
+    ("emphatic study work mine *", alone),
+    ("emphatic study seeds mine *", alone),
+    ("emphatic report mine*", of_tiny),
+    ("emphatic report runs/minatar5*", of_tiny),
+    ("emphatic report studies/minatar5*", of_tiny),
+    ("emphatic report results/*", copied),
     ("emphatic report *", of_catch("--out", "pages/catch")),
 ]
 
@@ -212,7 +262,7 @@ def planned(command: str) -> Callable[[str], None]:
     """What becomes of a command."""
     if re.fullmatch(r"emphatic (study )?[a-z]+ --help", command):
         return run
-    if re.search(r"\b(NAME|PROBLEM|RUN)\b", command.replace("runs/NAME", "")):
+    if re.search(r"\b(NAME|PROBLEM)\b|^emphatic evaluate RUN\b", command.replace("runs/NAME", "")):
         return taken_as_read
     for pattern, action in PLAN:
         if fnmatch.fnmatchcase(command, pattern):

@@ -159,13 +159,49 @@ def test_every_public_name_is_in_the_api_reference(site):
     assert {f"emphatic.{name}" for name in emphatic.__all__ if name != "UserError"} <= documented
 
 
+def made():
+    """Names in the first column of a table "file in results/X" of docs/reproduce.md, by X."""
+    page, names = (DOCS / "reproduce.md").read_text(encoding="utf-8"), {}
+    for table in re.findall(r"^\| file in .*\n(?:\|.*\n)+", page, re.M):
+        folder = re.match(r"\| file in \[?`?results/([\w-]*)", table)[1]
+        rows = table.splitlines()[2:]
+        found = [name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+        names.setdefault(folder, set()).update(found)
+    return names
+
+
+def shown_as(path):
+    """A file's name within its results: figures without their ending, some folders whole."""
+    folder = path.parts[0]
+    if folder in ("summaries", "report"):
+        return f"{folder}/"
+    return str(path.with_suffix("") if folder == "figures" else path)
+
+
 def test_every_result_can_be_reproduced():
-    """Files in results/ are named on docs/reproduce.md, figures without their ending."""
-    page = (DOCS / "reproduce.md").read_text(encoding="utf-8")
+    """Each file is named on docs/reproduce.md, with its folder, and what is named is there."""
+    found = {}
     for path in sorted((ROOT / "results").rglob("*")):
-        folder = path.parent.name
-        name = {"figures": path.stem, "summaries": "summaries/"}.get(folder, path.name)
+        folder, *inside = path.relative_to(ROOT / "results").parts
+        # What a run is described by stands in every folder; units are raw and not kept.
         own = path.name in ("README.md", "config.json") or path.name.startswith("summary.")
-        if path.is_file() and not own:
-            assert name in page, path.relative_to(ROOT)
-            assert path.relative_to(ROOT / "results").parts[0] in page
+        if path.is_file() and not own and "units" not in inside:
+            name = shown_as(Path(*inside)) if inside else folder
+            found.setdefault(folder if inside else "", set()).add(name)
+    assert found == made()
+
+
+def test_every_module_is_on_the_map():
+    """docs/architecture.md names each file of src/emphatic, in the row of its folder."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("| ")]
+    missing = []
+    for path in sorted((ROOT / "src" / "emphatic").rglob("*.py")):
+        *folders, _ = path.relative_to(ROOT / "src" / "emphatic").parts
+        if path.name.startswith("__"):
+            continue
+        place = f"`{'/'.join([*folders, ''])}" if folders else "`"
+        word = re.compile(rf"\b{path.stem}\b(?!/)")
+        if not any(place in row and word.search(row.split("|")[2]) for row in rows):
+            missing.append("/".join([*folders, path.name]))
+    assert not missing

@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def printed(name, capsys):
-    """What an example prints when run as a script."""
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    """What an example prints when run as a script, without arguments."""
+    with mock.patch.object(sys, "argv", [name]):
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     return capsys.readouterr().out
 
 
