@@ -1,15 +1,20 @@
 """The problems as the paper draws them: numbers a reader can check by hand."""
 
 import re
+import runpy
+import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from emphatic import UserError, mdp, theory
-from emphatic.diagnostics import problems
+from emphatic.diagnostics import problems, summaries
 
-PAGE = Path(__file__).parents[2] / "docs" / "state-dependent-nu.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "state-dependent-nu.md"
+RESULTS = ROOT / "results"
 
 
 @pytest.mark.parametrize("name", problems.named())
@@ -149,6 +154,101 @@ def test_the_columns_of_docs_are_those_of_the_key_matrices():
         (three, "exact-nevtrace", 2, [1 / 5, 2 / 5, 2 / 5]),
     ):
         np.testing.assert_allclose(theory.expectation(m, name, n).key.sum(0), sums, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"), [("rare-exit", -0.7, 8), ("rare-loop", -0.717, 7.62)]
+)
+def test_exact_wevtrace_where_windows_beat_with_the_states(name, first, second):
+    """At n = 2 a run starts its windows in one state only; the table is the mean of both."""
+    m = problems.named()[name]()
+    plain, ours = theory.expectation(m, "vtrace", 2), theory.expectation(m, "exact-wevtrace", 2)
+    d, phi = plain.d_mu, m.features[:, 0]
+    one = theory.expectation(m, "vtrace", 1).key / d[:, None] @ phi
+    two = plain.key / d[:, None] @ phi
+    start, inside = ours.emphasis[0] / d * phi * two, phi * one
+    found = [(start[s] + inside[1 - s]) / 2 for s in (0, 1)]
+    np.testing.assert_allclose(found, [first, second], rtol=1e-3)
+    assert theory.analyse(m, "exact-wevtrace", 2).A[0, 0] == pytest.approx(np.mean(found))
+
+
+def rows_below(header):
+    """Cells of the page's table of that header, by line."""
+    table = PAGE.read_text(encoding="utf-8").split(f"{header}\n|---")[1].split("\n\n")[0]
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
+
+
+def test_what_diverges_in_docs_is_what_was_sampled():
+    """The error at the end, measured and as A has it; every run is near."""
+    found = summaries.load(RESULTS / "state-dependent-nu" / "rare-exit-3")
+    m, alpha, start = problems.rare_exit_3(), found.alphas[0], found.curve[0, 0, 0, 0]
+    last = np.arange(found.edges[-2] + 1, found.edges[-1] + 1)
+    rows = rows_below("| α = 2⁻¹⁴, n = | 1 | 2 | 3 | 5 |")
+    assert [row[0] for row in rows] == ["`vtrace`", "`nevtrace`", "`wevtrace`"]
+    for name, *cells in rows:
+        for n, cell in zip((1, 2, 3, 5), cells, strict=True):
+            i = found.lane(name.strip("`"), n)
+            assert set(found.best[1, :, i]) == {0}, "the smallest step size is the best"
+            final, A = found.final[1, :, :, i], theory.analyse(m, name.strip("`"), n).A[0, 0]
+            expected = (start * np.exp(-alpha * A * last)).mean()
+            assert cell == f"{np.median(final):#.3g} ({expected:#.3g})"
+            np.testing.assert_allclose(final, np.median(final), rtol=0.13)
+            np.testing.assert_array_equal(found.diverged[:, 4:, i], 50)
+
+
+def test_what_converges_in_docs_is_what_was_sampled():
+    found = summaries.load(RESULTS / "state-dependent-nu" / "rare-exit-3")
+    header = "| algorithm | n | α | median | quartiles | mean | worst run | none diverges up to |"
+    rows = rows_below(header)
+    assert len(rows) == 12
+    for name, n, *cells in rows:
+        i = found.lane(name.strip("`"), int(n))
+        total, diverged = found.total[1, :, :, i], found.diverged[:, :, i].sum(0)
+        (best,) = set(found.best[1, :, i])
+        sound = int((diverged == 0).sum())
+        np.testing.assert_array_equal(diverged[sound:], 100)
+        low, median, high = np.quantile(total, [0.25, 0.5, 0.75])
+        numbers = (f"{median:.2g}", f"{low:.2g} … {high:.2g}", f"{total.mean():.2g}")
+        sizes = [_power(found.alphas[k]) for k in (best, sound - 1)]
+        assert cells == [sizes[0], *numbers, f"{total.max():.2g}", sizes[1]], (name, n)
+        assert found.late[1, :, :, i].max() < 1e-14, "no run rises again late"
+
+
+def _power(alpha):
+    superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return "2" + f"{np.log2(alpha):.0f}".translate(superscripts)
+
+
+def test_what_docs_say_of_the_loop_was_sampled():
+    """Exact WEVtrace at n = 2 loses the runs whose windows start in the first state."""
+    found = summaries.load(RESULTS / "state-dependent-nu-loop" / "rare-loop")
+    diverged = found.diverged.sum(0)
+    np.testing.assert_array_equal(diverged[5:9, found.lane("exact-wevtrace", 2)], 56)
+    np.testing.assert_array_equal(diverged[[7, 9], found.lane("exact-nevtrace-nu", 2)], [85, 0])
+    np.testing.assert_array_equal(diverged[:7, found.lane("exact-nevtrace", 1)] > 0, np.eye(7)[4])
+    np.testing.assert_array_equal(diverged[:9, found.lane("exact-nevtrace", 3)], 0)
+    plain, paper = (found.final[1, :, :, found.lane(x, 1)] for x in ("vtrace", "nevtrace"))
+    assert np.median(plain) == pytest.approx(5.0, abs=0.005)
+    assert np.median(paper) == pytest.approx(100, rel=0.01)
+    assert paper.mean() == pytest.approx(600, rel=0.01)
+    ragged = found.total[1, :, :, found.lane("exact-nevtrace", 3)]
+    shown = [np.median(ragged), ragged.mean(), ragged.max()]
+    np.testing.assert_allclose(shown, [0.006, 0.18, 11], rtol=0.1)
+    for n, least in ((3, 2.1), (5, 1.6)):
+        mean = found.mean[-1, :, :, found.lane("exact-wevtrace", n)].mean(0)
+        assert mean.min() == pytest.approx(least, abs=0.05)
+
+
+def test_docs_print_what_the_search_prints(capsys):
+    script = "examples/search_unstable_vtrace.py"
+    with mock.patch.object(sys, "argv", [script]):
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    printed = capsys.readouterr().out
+    section = PAGE.read_text(encoding="utf-8").split("\n## How they were found\n")[1]
+    shown = re.findall(r"^```text\n(.*?)^```$", section, re.M | re.S)
+    assert len(shown) == 2
+    for text in shown:
+        assert text in printed
 
 
 def test_an_unknown_problem_is_a_sentence():
