@@ -154,6 +154,44 @@ def test_literal_wevtrace_moves_v_traces_fixed_point():
     assert theory.analyse(m, "wevtrace", 3).target_error == pytest.approx(0, abs=1e-9)
 
 
+def test_a_constant_nu_is_not_enough_beyond_n_1():
+    """Episodes of a forced end; μ does what π does once in twenty times, everywhere.
+
+    A product of two factors spans an episode's end, so that NEVtrace is V-trace, by either
+    of the paper's two f. A = (1 (1 - 19/20 · 3) + 1/20 · 9)/21 = -1/15 at n ≥ 2.
+    """
+    transition, discount = np.zeros((2, 2, 2)), np.ones((2, 2, 2))
+    transition[0, 0, 1] = transition[0, 1, 0] = 1.0
+    transition[1, :, 0] = 1.0
+    discount[1] = 0.0
+    m = MDP(
+        name="rare everywhere",
+        transition=transition,
+        reward=np.zeros_like(transition),
+        discount=discount,
+        target=np.array([[1.0, 0.0]] * 2),
+        behaviour=np.array([[1 / 20, 19 / 20]] * 2),
+        features=np.array([[1.0], [3.0]]),
+        initial_weights=np.ones(1),
+    )
+    np.testing.assert_allclose(m.nu(), 1 / 20)
+    np.testing.assert_allclose(theory.expectation(m, "td", 1).d_mu, [20 / 21, 1 / 21])
+    A = {
+        (name, n): theory.analyse(m, name, n).A[0, 0]
+        for name in ("vtrace", "nevtrace", "wevtrace", "exact-nevtrace", "exact-wevtrace")
+        for n in (1, 2, 3, 5, 10)
+    }
+    for n in (2, 3, 5, 10):
+        assert A["nevtrace", n] == A["vtrace", n] == pytest.approx(-1 / 15)
+        np.testing.assert_allclose(
+            theory.expectation(m, "clip-netd", n).emphasis, theory.expectation(m, "td", n).emphasis
+        )
+    assert A["nevtrace", 1] == A["wevtrace", 1] == pytest.approx(0.355, abs=5e-4)
+    assert A["wevtrace", 2] == pytest.approx(0.144, abs=5e-4)
+    assert A["wevtrace", 10] == pytest.approx(-0.025, abs=5e-4)
+    assert min(a for (name, _), a in A.items() if name.startswith("exact")) > 0
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_nevtrace_appendix_derives_the_clipped_trace(n):
     """The appendix's f has ν P_π_ρ̄ in it: that is min(ρ̄, ρ) in the trace, Clip-NETD's.
