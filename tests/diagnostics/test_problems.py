@@ -212,11 +212,22 @@ def test_what_converges_in_docs_is_what_was_sampled():
         sizes = [_power(found.alphas[k]) for k in (best, sound - 1)]
         assert cells == [sizes[0], *numbers, f"{total.max():.2g}", sizes[1]], (name, n)
         assert found.late[1, :, :, i].max() < 1e-14, "no run rises again late"
+        assert 1.3 < total.mean() / median < 1.6
+        assert total.max() / median < 16
 
 
 def _power(alpha):
     superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     return "2" + f"{np.log2(alpha):.0f}".translate(superscripts)
+
+
+def test_the_price_is_in_the_step_size():
+    """F in the last state, and how far the expected update is stable."""
+    m = problems.rare_exit_3()
+    fixed, mixed = theory.analyse(m, "exact-nevtrace", 2), theory.analyse(m, "exact-wevtrace", 5)
+    assert fixed.emphasis[0][2] / fixed.d_mu[2] == pytest.approx(49)
+    assert mixed.emphasis[0][2] / mixed.d_mu[2] == pytest.approx(145)
+    assert 2 / fixed.A[0, 0] == pytest.approx(0.26, abs=0.005)
 
 
 def test_what_docs_say_of_the_loop_was_sampled():
