@@ -18,6 +18,7 @@ from emphatic.diagnostics import (
     networks,
     networks_study,
     networks_summary,
+    networks_tables,
     problems,
     streams,
     sweeps,
@@ -194,6 +195,78 @@ def test_what_diverges_stands_still_and_touches_no_other():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(state["sgd"].params))
 
 
+def test_a_last_update_that_diverges_is_counted():
+    """No error that is returned has seen it."""
+    problem, alphas = problems.problem("baird"), [2.0**-6, 1e6]
+    params = networks.linear(jnp.asarray(problem.mdp.initial_weights, jnp.float32))
+    inputs = problem.mdp.features.astype(np.float32)
+    errors, _, state = run(
+        problem, (Lane("td", 1),), params, inputs, {"sgd": alphas}, updates=1, chunk=1
+    )
+    assert (errors["sgd"] < networks.LIMIT).all()
+    found = networks.diverged(state["sgd"], case_of(problem, inputs))
+    np.testing.assert_array_equal(found, [[False, True]])
+
+
+def test_what_diverged_once_stays_counted():
+    problem = problems.problem("baird")
+    params = networks.linear(jnp.asarray(problem.mdp.initial_weights, jnp.float32))
+    inputs = problem.mdp.features.astype(np.float32)
+    _, _, state = run(problem, (Lane("td", 1),), params, inputs, {"sgd": [8.0]}, streams_=2)
+    learner, case = state["sgd"], case_of(problem, inputs)
+    assert networks.diverged(learner, case).all()
+    missing = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), learner.params)
+    sound = learner._replace(error=jnp.zeros_like(learner.error))
+    assert networks.diverged(sound._replace(params=missing), case).all(), "NaN is divergence"
+
+
+@pytest.mark.parametrize(("name", "n"), [("td", 1), ("td", 3), ("vtrace", 3)])
+def test_targets_end_where_an_episode_is_cut(name, n):
+    """The sum over transitions of each episode by itself, which bootstraps from its last state."""
+    problem = problems.problem("collision-trap")
+    v = jnp.asarray(np.random.default_rng(0).normal(size=problem.mdp.num_states), jnp.float32)
+    cut = streams.sample(3, range(2), problem, 260)
+    whole = networks_study.continuous(cut, 260)
+    built = algorithms.build(name, n)
+    given = (whole.reward_t, whole.discount_t, whole.rho_tm1)
+    error = built.target(v[whole.state_tm1], v[whole.state_t], *given).value_tm1
+    error = np.asarray(error - v[whole.state_tm1])
+    # Two cuts in 260 steps: after 100 transitions, and after 200.
+    pseudo = np.isin(np.arange(260), (100, 201))
+    np.testing.assert_array_equal(whole.discount_t[pseudo], 0.0)
+    np.testing.assert_array_equal(error[pseudo], 0.0)
+    expected = errors_of_episodes(cut, np.asarray(v), n, clip=1.0 if name == "vtrace" else np.inf)
+    ours = error[~pseudo][:250]
+    np.testing.assert_allclose(ours, expected[:250], atol=1e-5)
+
+
+def errors_of_episodes(stream, v, n, clip):
+    """Σₖ ∏ⱼ₌₀ᵏ⁻¹ (cⱼ γⱼ) ρₖ δₖ, transition by transition, not across a cut."""
+    stream = streams.Stream(*(np.asarray(x) for x in stream))
+    rho = np.minimum(clip, stream.rho_tm1)
+    delta = stream.reward_t + stream.discount_t * v[stream.state_t] - v[stream.state_tm1]
+    out = np.zeros_like(delta)
+    for t in range(len(delta)):
+        product = np.ones(delta.shape[1])
+        for k in range(t, min(t + n, len(delta))):
+            out[t] += product * rho[k] * delta[k]
+            product *= rho[k] * stream.chain_t[k]
+    return out
+
+
+def test_emphasis_starts_anew_where_an_episode_is_cut():
+    cut = streams.sample(3, range(2), problems.problem("collision-trap"), 260)
+    whole = networks_study.continuous(cut, 260)
+    real = ~np.isin(np.arange(260), (100, 201))
+    for name in ("netd", "exact-nevtrace"):
+        trace = algorithms.build(name, 1).trace
+        expected, found = (
+            trace.update(trace.init((2,)), s.rho_tm1[:m], s.chain_t[:m], s.nu_tm1[:m])[1]
+            for s, m in ((cut, 258), (whole, 260))
+        )
+        np.testing.assert_allclose(np.asarray(found)[real], expected, rtol=1e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("furthest", [1.0, 0.2])
 def test_garnets_are_standard_and_as_far_apart_as_asked(furthest):
     p = garnets.garnet(np.random.default_rng(0), 30, furthest)
@@ -224,12 +297,27 @@ def done(tmp_path_factory):
     return folder / "out"
 
 
+def tables(page):
+    """The Markdown tables of a page, each as lines."""
+    return [part.splitlines() for part in page.split("\n\n") if part.startswith("|")]
+
+
+def cells(table):
+    return [line.split("|") for line in table]
+
+
 def test_a_study_leaves_units_summaries_table_and_figures(done):
     rows = json.loads((done / "table.json").read_text())
     assert len(rows) == 2 * 2 * 2
     assert {row["seeds"] for row in rows} == {3}
     assert all(row["run_interval"][0] <= row["run"] <= row["run_interval"][1] for row in rows)
-    assert (done / "figures" / "mlp-step-sizes.svg").exists()
+    names = [f"{m}-{x}" for m in ("linear", "mlp") for x in ("curves", "divergences", "step-sizes")]
+    drawn = {f"{name}.{kind}" for name in (*names, "errors") for kind in ("svg", "png")}
+    assert {path.name for path in (done / "figures").iterdir()} == drawn
+    page = (done / "tables.md").read_text()
+    assert all(len(set(map(len, cells(table)))) == 1 for table in tables(page))
+    row = next(row for row in rows if row["algorithm"] == "netd")
+    assert f"| NETD | 1 | {row['run']:.3f} (" in page
     config = json.loads((done / "config.json").read_text())
     assert config["experiment"]["networks"]["seeds"] == 3
 
@@ -251,14 +339,15 @@ def test_a_study_goes_on_where_it_stopped(done, tmp_path, monkeypatch):
     again = np.concatenate([sweeps.read_arrays(u.path(tmp_path))["sgd"] for u in study.units])
     whole = sweeps.read_arrays(done / "units" / "collision-restart-linear-000-003.npz")["sgd"]
     np.testing.assert_allclose(again, whole, rtol=1e-5)
+    counted = sweeps.read_arrays(done / "units" / "collision-restart-linear-000-003.npz")
+    np.testing.assert_array_equal(counted["sgd_diverged"], [[[False, True]] * 2] * 3)
 
 
 def test_redraw_computes_nothing_and_gives_the_same(done, monkeypatch):
-    before = {p: p.read_bytes() for p in done.rglob("*") if p.suffix in (".svg", ".png")}
-    table = (done / "table.json").read_text()
+    before = {p: p.read_bytes() for p in done.rglob("*.*") if "units" not in p.parts}
     monkeypatch.setattr(networks_study, "run", None)
     networks_command.run(tiny(), done, redraw=True)
-    assert (done / "table.json").read_text() == table
+    assert {"table.json", "tables.md", "errors.png"} <= {p.name for p in before}
     assert all(p.read_bytes() == data for p, data in before.items())
 
 
@@ -273,10 +362,92 @@ def test_step_sizes_are_the_other_halfs_choice():
     np.testing.assert_array_equal(networks_summary.choose(by_alpha), [[1], [0]])
 
 
-@pytest.mark.parametrize(("wins", "p"), [(5, 1.0), (8, 0.109375), (0, 0.001953125)])
-def test_sign_test_of_ten(wins, p):
-    """Sums of binomial coefficients over 1024, by hand."""
-    assert networks_summary.sign_test(wins, 10) == pytest.approx(p)
+LANES = (Lane("td", 2), Lane("netd", 2), Lane("td-mixed", 2), Lane("wetd", 2))
+
+
+def made(run, diverged=(), alphas=(0.25, 0.5, 1.0), **changes):
+    """A summary of errors `[s, L]` over the run; `diverged` are (seed, lane, step size)."""
+    run = np.asarray(run, np.float32)
+    study = networks_study.Study(
+        lanes=LANES, sgd=alphas, rmsprop=alphas, problems=("garnet-50",), bins=2
+    )
+    errors = np.broadcast_to(run[:, None, None, :, None], (len(run), 2, 2, 4, len(alphas)))
+    found = np.zeros((len(run), 4, len(alphas)), bool)
+    for place in diverged:
+        found[place] = True
+    arrays = {"sgd": errors, "sgd_diverged": found}
+    arrays |= {k: np.ones((len(run), 2), np.float32) for k in ("start", "bias")}
+    summary = networks_summary._summary(study, "garnet-50", "mlp", "sgd", arrays)
+    return dataclasses.replace(summary, **changes)
+
+
+def test_divergences_are_counted_however_late():
+    """Errors below the limit in every bin, as of a run that diverges at its end."""
+    summary = made(np.ones((4, 4)), diverged=[(0, 1, 0), (3, 1, 0), (2, 1, 2), (2, 3, 2)])
+    rows = networks_summary.table([summary])
+    assert [row["diverged"] for row in rows] == [0, 2, 0, 0], "at the chosen step size"
+    assert [row["safe_alpha"] for row in rows] == [1.0, None, 1.0, 0.5]
+    np.testing.assert_array_equal(summary.diverged_at, [[0] * 3, [2, 0, 1], [0] * 3, [0, 0, 1]])
+
+
+def test_each_is_compared_with_its_own_scheme_and_ties_are_left_out():
+    """NETD loses to TD, WETD is better than mixed TD on two seeds and level on two."""
+    run = np.array([[1, 2, 4, 3], [1, 2, 4, 3], [1, 2, 4, 4], [1, 2, 4, 4]])
+    td, netd, td_mixed, wetd = networks_summary.table([made(run)])
+    adjusted = {"p_adjusted": 0.25}
+    lost = {"algorithm": "td", "wins": 0, "losses": 4, "p": 0.125}
+    won = {"algorithm": "td-mixed", "wins": 2, "losses": 0, "p": 0.5}
+    assert netd["against"] == [lost | adjusted]
+    assert wetd["against"] == [won | {"p_adjusted": 0.5}]
+    assert td["against"] == td_mixed["against"] == []
+
+
+def test_ours_are_compared_with_the_papers_too():
+    def names(name, n, lanes=networks_study.LANES):
+        return [rival.name for rival in networks_summary.rivals(Lane(name, n), lanes)]
+
+    assert names("exact-nevtrace", 1) == ["vtrace", "nevtrace"]
+    assert names("exact-wevtrace", 5) == ["vtrace-mixed", "wevtrace"]
+    assert names("exact-wevtrace", 5, (Lane("vtrace-mixed", 5),)) == ["vtrace-mixed"]
+    assert names("nevtrace", 5) == ["vtrace"]
+    assert names("vtrace-mixed", 5) == []
+
+
+def test_the_order_has_baselines_first():
+    order = [networks_study.LANES[i] for i in networks_summary.ordered(networks_study.LANES)]
+    assert [lane.n for lane in order] == [1] * 6 + [5] * 11
+    assert [lane.name for lane in order[6:]] == [
+        *("td", "netd", "clip-netd", "td-mixed", "wetd"),
+        *("vtrace", "nevtrace", "exact-nevtrace", "vtrace-mixed", "wevtrace", "exact-wevtrace"),
+    ]
+
+
+def test_ending_worse_than_begun_is_counted():
+    """Errors before learning are 1 in `made`."""
+    summary = made(np.array([[1.0, 2.0, 0.5, 1.5]] * 3))
+    np.testing.assert_array_equal(summary.worse_at, [[0] * 3, [3] * 3, [0] * 3, [3] * 3])
+
+
+def test_a_verdict_needs_a_small_adjusted_p():
+    def verdict(wins, losses, p):
+        test = {"wins": wins, "losses": losses, "p_adjusted": p}
+        return networks_tables.verdict({"against": [test]})
+
+    assert verdict(9, 1, 0.01) == "+"
+    assert verdict(1, 9, 0.01) == "-"
+    assert verdict(9, 1, 0.06) == "="
+    assert networks_tables.verdict({"against": []}) == ""
+
+
+def test_p_is_adjusted_for_all_tests_of_a_problem():
+    """Of four tests, Holm multiplies the smallest p by 4; another problem has two of its own."""
+    won, even = np.array([[2, 1, 2, 1]] * 8), np.array([[2, 1, 2, 1], [1, 2, 1, 2]] * 4)
+    here = [made(won), made(even, optimiser="rmsprop"), made(won, problem="baird")]
+    tests = [test for row in networks_summary.table(here) for test in row["against"]]
+    p = 2 * 0.5**8
+    assert [test["p"] for test in tests] == pytest.approx([p, p, 1, 1, p, p], rel=1e-3)
+    adjusted = [test["p_adjusted"] for test in tests]
+    assert adjusted == pytest.approx([4 * p, 4 * p, 1, 1, 2 * p, 2 * p], rel=1e-3)
 
 
 def test_the_command_takes_no_other_options(capsys):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from emphatic import algorithms
 from emphatic.agent import optimiser
@@ -29,7 +29,7 @@ UNROLL = 10
 """T, states of one stream in an update; a multiple of every n, as the mixed scheme needs."""
 
 LIMIT = 100.0
-"""An error beyond this is divergence. The initial errors are about 1, Baird's 0.5 to 3."""
+"""An error beyond this is divergence. The initial errors are about 1; Baird's 0.3, linear 5."""
 
 OPTIMISERS = ("sgd", "rmsprop")
 """Plain gradient steps of constant size, and the agent's optimiser with its schedule."""
@@ -163,9 +163,7 @@ def advance(
 def _update(plan, name, learner: Learner, case: Case, window: Stream, emphasis, alphas, total):
     """One update of all lanes of one optimiser, and the errors before it."""
     v, pull = jax.vjp(lambda p: _over_lanes(values, None)(p, case.inputs), learner.params)
-    errors = jnp.sqrt(
-        jnp.einsum("ws,las->wla", case.weights, jnp.square(v - case.values[None, None]))
-    )
+    errors = _errors(v, case)
     sound = (errors[0] < LIMIT) & ~(learner.error >= LIMIT)
     errors = jnp.where(sound[None], errors, LIMIT)
     push = _push(plan, v, window, emphasis)
@@ -177,6 +175,22 @@ def _update(plan, name, learner: Learner, case: Case, window: Stream, emphasis, 
 
     params = jax.tree.map(keep, params, learner.params)
     return Learner(params, state, errors[0]), errors
+
+
+def _errors(v: Float[Array, "L A S"], case: Case) -> Float[Array, "w L A"]:
+    """RMSE by each weighting."""
+    off = jnp.square(v - case.values[None, None])
+    return jnp.sqrt(jnp.einsum("ws,las->wla", case.weights, off))
+
+
+@jax.jit
+def diverged(learner: Learner, case: Case) -> Bool[Array, "L A"]:
+    """Lanes that ever passed LIMIT, or are not numbers any more.
+
+    The errors that `advance` returns are from before each update; this sees the last one too.
+    """
+    now = _errors(_over_lanes(values, None)(learner.params, case.inputs), case)[0]
+    return (learner.error >= LIMIT) | ~(now < LIMIT)
 
 
 def _push(

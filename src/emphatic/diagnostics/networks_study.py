@@ -24,10 +24,10 @@ GARNETS = {
     "garnet-100-near": (100, 0.2),
 }
 """Families of random problems: states, and how far at most μ goes its own way."""
-PROBLEMS = ("baird", "collision-restart", *GARNETS)
+PROBLEMS = ("baird", "collision-trap", *GARNETS)
 
 FIXED = ("td", "vtrace", "netd", "clip-netd", "nevtrace", "exact-nevtrace")
-MIXED = ("wetd", "exact-wevtrace")
+MIXED = ("td-mixed", "vtrace-mixed", "wetd", "wevtrace", "exact-wevtrace")
 LANES = tuple(networks.Lane(name, 1) for name in FIXED) + tuple(
     networks.Lane(name, 5) for name in (*FIXED, *MIXED)
 )
@@ -36,10 +36,9 @@ LANES = tuple(networks.Lane(name, 1) for name in FIXED) + tuple(
 MODELS = {"linear": (), "mlp": (16, 16)}
 """Hidden layers."""
 
-LARGER = 16.0
+LARGER = 32.0
 """Factor of the step sizes on problems that are no garnets."""
 
-WEIGHTS = ("d_mu", "d_pi")
 BLOCK = 5
 """Seeds of a unit."""
 CHUNK = 100
@@ -54,11 +53,12 @@ class Study:
     problems: tuple[str, ...] = PROBLEMS
     models: tuple[str, ...] = tuple(MODELS)
     lanes: tuple[networks.Lane, ...] = LANES
-    sgd: tuple[float, ...] = tuple(2.0**i for i in range(-12, 1, 2))
+    sgd: tuple[float, ...] = tuple(2.0**i for i in range(-14, 1))
     """Step sizes of plain gradient descent."""
-    rmsprop: tuple[float, ...] = tuple(2.0**i for i in range(-13, 0, 2))
+    rmsprop: tuple[float, ...] = tuple(2.0**i for i in range(-12, 0))
     """Learning rates of the agent's optimiser, at the start of its schedule."""
-    seeds: int = 30
+    seeds: int = 100
+    """Fifty to choose step sizes on, fifty to judge by, and the reverse: some 25 CPU-minutes."""
     streams: int = 8
     updates: int = 1000
     bins: int = 50
@@ -90,7 +90,7 @@ class Study:
 def quick() -> Study:
     """Less than a minute: three problems, the network alone, few seeds and step sizes."""
     return Study(
-        problems=("baird", "collision-restart", "garnet-50"),
+        problems=("baird", "collision-trap", "garnet-50"),
         models=("mlp",),
         sgd=tuple(2.0**i for i in range(-12, 1, 4)),
         rmsprop=tuple(2.0**i for i in range(-13, 0, 4)),
@@ -127,8 +127,9 @@ def member(name: str, seed: int) -> Problem:
 
 
 def compute(unit: Unit, tick: Callable[[], None] = lambda: None) -> dict[str, np.ndarray]:
-    """Mean RMSE of each bin by optimiser, `[seeds, G, w, L, A]`, what V-trace cannot avoid
-    (`bias`, `[seeds, w]`), and the error of the network before learning (`start`, the same).
+    """Mean RMSE of each bin by optimiser, `[seeds, G, w, L, A]`; what diverged, `[seeds, L, A]`;
+    what V-trace cannot avoid (`bias`, `[seeds, w]`), and the error of the network before learning
+    (`start`, the same).
     """
     found = [_one_seed(unit, seed, tick) for seed in unit.seeds]
     return {key: np.stack([one[key] for one in found]) for key in found[0]}
@@ -163,6 +164,8 @@ def _one_seed(unit: Unit, seed: int, tick: Callable[[], None]) -> dict[str, np.n
         for name in networks.OPTIMISERS
     }
     out = {name: _binned(curve, study.bins) for name, curve in curves.items()}
+    for name in networks.OPTIMISERS:
+        out[f"{name}_diverged"] = np.asarray(networks.diverged(learners[name], case))
     return out | {"bias": _bias(subject, case), "start": curves["sgd"][0, :, 0, 0]}
 
 
@@ -190,11 +193,46 @@ def _stretches(study: Study, subject: Problem, seed: int) -> Iterator[streams.St
     """Transitions of `CHUNK` updates each, and those that the last targets look ahead to."""
     ahead = max(lane.n for lane in study.lanes) - 1
     learned = CHUNK * networks.UNROLL
-    whole = streams.sample(
-        seed, range(study.streams), subject, study.updates * networks.UNROLL + ahead
-    )
+    steps = study.updates * networks.UNROLL + ahead
+    whole = continuous(streams.sample(seed, range(study.streams), subject, steps), steps)
     for begin in range(0, study.updates * networks.UNROLL, learned):
         yield streams.Stream(*(x[begin : begin + learned + ahead] for x in whole))
+
+
+def continuous(stream: streams.Stream, steps: int) -> streams.Stream:
+    """The first `steps` transitions as the library's targets and traces want them.
+
+    They know one discount, so a cut needs the pseudo-step that environments make: from where the
+    episode was cut, with discount 0 and ratio 0. Its own error is 0; the step before it bootstraps
+    from the value there, and nothing leaks across.
+    """
+    arrays = {name: np.asarray(x) for name, x in stream._asdict().items()}
+    paused = [
+        _paused({name: x[:, b] for name, x in arrays.items()}, steps)
+        for b in range(arrays["rho_tm1"].shape[1])
+    ]
+    whole = {name: np.stack([one[name] for one in paused], 1) for name in arrays}
+    return streams.Stream(**jax.tree.map(jnp.asarray, whole))
+
+
+def _paused(one: dict[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
+    """One stream with a pseudo-step behind each cut."""
+    cut = (one["chain_t"] == 0) & (one["discount_t"] != 0)
+    place = np.sort(np.concatenate([np.arange(len(cut)), np.flatnonzero(cut) + 0.5]))[:steps]
+    pseudo = place % 1 > 0
+    x = {name: values[place.astype(int)] for name, values in one.items()}
+    instead = {
+        "state_tm1": x["state_t"],
+        "reward_t": 0,
+        "discount_t": 0,
+        "chain_t": 0,
+        "rho_tm1": 0,
+        "nu_tm1": 1,
+    }
+    changed = {name: np.where(pseudo, value, x[name]) for name, value in instead.items()}
+    # Products end at a cut as they do where an episode ends.
+    changed["chain_t"] = changed["discount_t"]
+    return x | changed
 
 
 def _binned(curve: np.ndarray, bins: int) -> np.ndarray:
