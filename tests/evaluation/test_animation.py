@@ -24,7 +24,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(episodes, "load", lambda path: pytest.fail("computed"))
     config = configs.to_json(TrainConfig(env="catch", learner=presets.catch()))
-    runs.Run.create("run", config, environment={}, seed=0, command=[], created="").close()
+    runs.Run.create(
+        tmp_path / "run", config, environment={}, seed=0, command=[], created=""
+    ).close()
     (tmp_path / "folder.gif").mkdir()
 
 

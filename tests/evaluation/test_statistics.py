@@ -81,6 +81,64 @@ def test_sign_test_of_pairs_leaves_out_ties_and_missing_ones():
     assert statistics.sign_test(0, 0, ties=3).two_sided == 1.0
 
 
+@pytest.mark.parametrize(("runs", "others"), [(3, 3), (5, 4), (10, 10)])
+def test_rank_test_is_scipys_where_nothing_is_tied(runs, others):
+    x, y = generator().normal(0.7, size=runs), generator().normal(size=others)[::-1]
+    for one, other in ((x, y), (y, x)):
+        expected = stats.mannwhitneyu(one, other, method="exact")
+        found = statistics.rank_test([(one, other)])
+        assert found.two_sided == pytest.approx(expected.pvalue)
+        assert found.won == pytest.approx(expected.statistic / (runs * others))
+
+
+def won_by_labels(pairs):
+    """Pairs of runs won, ties half, for every way to label the runs of every game."""
+    by_game = []
+    for x, y in pairs:
+        everyone = [*x, *y]
+        by_game.append([])
+        for chosen in itertools.combinations(range(len(everyone)), len(x)):
+            ours = [everyone[i] for i in chosen]
+            theirs = [v for i, v in enumerate(everyone) if i not in chosen]
+            by_game[-1].append(sum((a > b) + (a == b) / 2 for a in ours for b in theirs))
+    return np.array([sum(parts) for parts in itertools.product(*by_game)])
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [([1, 2, 2], [2, 2, 3])],
+        [([5, 5, 7, 9], [1, 5, 5])],
+        [([3, 4], [1, 2]), ([1, 1, 2], [0, 1])],
+        [([0, 1], [0]), ([2], [1, 3]), ([4, 4], [4, 5])],
+        [([1, 1], [1, 1])],
+    ],
+)
+def test_rank_test_by_counting_labels(pairs):
+    """With ties, and over several games."""
+    pairs = [(np.array(x, float), np.array(y, float)) for x, y in pairs]
+    all_won = won_by_labels(pairs)
+    won = sum((a > b) + (a == b) / 2 for x, y in pairs for a in x for b in y)
+    tails = [np.mean(all_won >= won), np.mean(all_won <= won)]
+    ends = [np.mean(all_won == end(all_won)) for end in (np.min, np.max)]
+    found = statistics.rank_test(pairs)
+    assert found.won == pytest.approx(won / sum(len(x) * len(y) for x, y in pairs))
+    assert found.two_sided == pytest.approx(min(1.0, 2 * min(tails)))
+    assert found.smallest == pytest.approx(min(1.0, 2 * min(ends)))
+
+
+def test_rank_test_holds_its_level():
+    """Of runs that differ by chance alone, at most 5 in 100 come out below 0.05."""
+    draws = generator().normal(size=(2000, 2, 2, 4))
+    found = [statistics.rank_test([tuple(x) for x in draw]).two_sided for draw in draws]
+    assert 0.025 < np.mean(np.array(found) <= 0.05) < 0.06
+
+
+def test_rank_test_of_nothing_shows_nothing():
+    assert statistics.rank_test([]) == (0.5, 1.0, 1.0)
+    assert statistics.rank_test([(np.ones(1), np.zeros(1))]) == (1.0, 1.0, 1.0)
+
+
 def test_the_two_orders_of_averaging_differ():
     """Seed by seed the medians are 1 and 5; of the games' means 1, 4.5, 50 it is 4.5."""
     scores = np.array([[0.0, 1.0, 100.0], [2.0, 8.0, 5.0]])[:, [0, 1, 2]]

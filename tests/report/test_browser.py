@@ -89,6 +89,14 @@ def figure(shown, title):
     return found
 
 
+def table_behind(found):
+    """The numbers of a figure, opened; the browser says a little later that they are open."""
+    found.locator("summary").click()
+    table = found.locator("details table")
+    table.wait_for()
+    return table
+
+
 def tip(found):
     """What is read off a chart: heading, then by agent the value and its range."""
     words = found.locator(".tip").evaluate(
@@ -202,9 +210,10 @@ def test_show_all_brings_everyone_back(opened):
 def test_the_table_behind_a_chart_has_its_values(opened):
     shown = opened("two")
     found = figure(shown, "atari/breakout")
-    found.locator("summary").click()
-    rows = found.locator("tbody tr").evaluate_all(
-        "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    rows = (
+        table_behind(found)
+        .locator("tbody tr")
+        .evaluate_all("rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))")
     )
     charts = progress.learning(pages.collection(seeds=(0, 1, 2)))
     [chart] = [c for c in charts if c.group == "atari/breakout"]
@@ -221,8 +230,7 @@ def test_the_health_of_another_environment_can_be_chosen(opened):
     shown.locator("#health select").select_option(label="atari/pong")
     found = figure(shown, "Entropy of the policy, nats, atari/pong")
     assert found.locator("polyline").count() == 6
-    found.locator("summary").click()
-    last = found.locator("tbody tr").last.locator("td").all_text_contents()
+    last = table_behind(found).locator("tbody tr").last.locator("td").all_text_contents()
     runs = [r for r in pages.collection(seeds=(0, 1, 2)).runs if r.environment == "atari/pong"]
     means = [
         sum(r.health.entropy[head][-1] for r in runs if r.agent == agent) / 3
@@ -336,6 +344,10 @@ def test_names_execute_nothing(opened):
     shown = opened("hostile")
     for summary in shown.locator("figure summary").all():
         summary.click()
+    shown.wait_for_function(
+        "() => [...document.querySelectorAll('figure[data-chart] details.values')]"
+        ".every((e) => e.querySelector('table'))"
+    )
     figure(shown, "Entropy").locator("svg").hover()
     shown.locator("#curves figure svg").first.hover()
     for chip in shown.locator(".legend button[data-agent]").all()[:3]:

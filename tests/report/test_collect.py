@@ -168,6 +168,35 @@ def wrong_evaluation(folder):
     (folder / "evaluation.json").write_text("[]")
 
 
+def metrics_of(folder, **changed):
+    """The last line of the metrics, with other values."""
+    file = folder / "metrics.jsonl"
+    lines = [json.loads(x) for x in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(x) + "\n" for x in [*lines[:-1], lines[-1] | changed]))
+
+
+def steps_in_words(folder):
+    metrics_of(folder, steps="many")
+
+
+def heads_that_come_and_go(folder):
+    metrics_of(folder, kl=[0.0])
+
+
+def endless_steps(folder):
+    metrics_of(folder, steps=10**400)
+
+
+def boundless_return(folder):
+    made_runs.evaluation(folder, 1e300, steps=1)
+
+
+def name_of_a_number(folder):
+    document = json.loads((folder / "config.json").read_bytes())
+    document["config"]["env"] = 5
+    (folder / "config.json").write_text(json.dumps(document))
+
+
 def no_learner(folder):
     document = json.loads((folder / "config.json").read_bytes())
     del document["config"]["learner"]
@@ -185,6 +214,11 @@ def no_learner(folder):
         (damaged_evaluation, "evaluation.json cannot be read"),
         (wrong_evaluation, "evaluation.json cannot be read"),
         (no_learner, "bad lacks what a run has: 'learner'; left out."),
+        (steps_in_words, "bad holds what no run has ("),
+        (heads_that_come_and_go, "bad holds what no run has ("),
+        (endless_steps, "bad holds what no run has (int too large"),
+        (boundless_return, "bad holds what no run has: evaluation.mean is a number that no run"),
+        (name_of_a_number, "bad holds what no run has"),  # By the checks of types, in tests.
     ],
 )
 def test_a_broken_run_is_a_sentence_and_the_rest_stays(tmp_path, break_it, sentence):
@@ -246,9 +280,39 @@ def wrong_seed(document):
     document["seed"] = "0"
 
 
+def no_steps_at_all(document):
+    document["curve"] = {"steps": [], "mean_return": []}
+
+
+def steps_before_the_first(document):
+    document["health"]["steps"][0] = -1
+
+
+def whole_number_beyond_floats(document):
+    document["health"]["gradient_norm"][0] = 2**60
+
+
+def less_than_nothing(document):
+    document["steps"] = -1
+
+
+def nothing_planned(document):
+    document["steps_planned"] = 0
+
+
+def no_episode(document):
+    document["evaluation"]["episodes"] = 0
+
+
 @pytest.mark.parametrize(
     ("break_it", "sentence"),
     [
+        (no_steps_at_all, "summary.curve.steps: are none, or numbers that no run has"),
+        (steps_before_the_first, "summary.health.steps: are none, or numbers that no run has"),
+        (whole_number_beyond_floats, "summary.health.gradient_norm: has a number that no run has"),
+        (less_than_nothing, "summary.steps: is a number that no run has"),
+        (nothing_planned, "summary.steps_planned: is a number that no run has"),
+        (no_episode, "summary.evaluation.episodes: is a number that no run has"),
         (shorter, "summary.curve: has curves of different lengths"),
         (words, "summary.health.kl: must be numbers, not 'a'"),
         (flat, "summary.health.kl: must be a list, not 1.0"),
@@ -351,6 +415,27 @@ def test_a_study_by_its_name_with_what_is_missing_and_what_failed(study):
         "small: 2 of 3 runs of the study are missing: catch-surreal-seed0, catch-netd-ace-seed1.",
         "catch-surreal-seed0 failed, tried twice: OSError: disk full.",
     )
+
+
+def test_a_failure_that_was_made_good_is_not_told(study):
+    """By whoever trained and evaluated the run since."""
+    folder = study / "runs" / "catch-surreal-seed0"
+    made_runs.make(folder, agent="surreal")
+    (study / "attempts").mkdir(exist_ok=True)
+    ledger.record(study, "catch-surreal-seed0", "failed", error="OSError: disk full")
+    failed = "catch-surreal-seed0 failed, tried 0 times: OSError: disk full."
+    assert failed in collect([study]).problems
+    made_runs.evaluation(folder, 0.5, steps=made_runs.UPDATES * made_runs.PER_UPDATE)
+    assert failed not in collect([study]).problems
+
+
+def test_a_run_named_in_unprintable_characters_has_a_file(two, tmp_path):
+    found = collect([two])
+    odd = dataclasses.replace(found.runs[0], name="a/\ud800\n")
+    [file, _] = write_summaries(
+        dataclasses.replace(found, runs=(odd, found.runs[1])), tmp_path / "summaries"
+    )
+    assert file.name == "a--__.json"
 
 
 def test_an_empty_study_is_a_sentence(study):

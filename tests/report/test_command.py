@@ -8,7 +8,6 @@ import synthetic
 
 from emphatic import cli
 from emphatic.report import figures
-from emphatic.report.collect import collect
 
 
 @pytest.fixture
@@ -88,7 +87,9 @@ def test_two_agents_in_words(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_is_wrong_is_said_and_the_rest_made(tmp_path, capsys):
+def test_what_is_wrong_is_said_and_the_rest_made(tmp_path, capsys, monkeypatch):
+    """In one piece, on a terminal narrower than the path of a run."""
+    monkeypatch.setenv("COLUMNS", "40")
     runs = made(tmp_path)
     (runs / "surreal-0" / "config.json").unlink()
     report(runs, tmp_path / "nowhere")
@@ -130,8 +131,9 @@ def test_a_place_that_cannot_be_written_is_refused_in_a_sentence(tmp_path, capsy
 def test_the_papers_table_on_the_terminal(tmp_path, capsys):
     """All 684 runs, from files."""
     folder = synthetic.write(tmp_path / "summaries")
-    assert len(collect([folder]).runs) == 684
     report(folder, "--out", tmp_path / "out")
+    analysis = json.loads((tmp_path / "out" / "data" / "analysis.json").read_bytes())
+    assert sum(len(entry["by_seed"]) for entry in analysis["returns"]) == 684
     said = capsys.readouterr().out.splitlines()
     median = next(line for line in said if "Median " in line).split()
     assert median == ["Median", "427.69", "497.21", "317.50", "403.47"]

@@ -141,8 +141,42 @@ def test_probability_with_more_runs_of_one_game_and_of_one_agent():
 
 
 def test_an_interval_without_spread_is_no_finding():
+    """Resampling one seed a game has nothing to draw from; the exact test says what it is worth."""
     said = sentences.statements(comparison.compare(games(3, 0), "a", "b"))[-1]
-    assert "the interval means nothing" in said.allows
+    assert "beats a run of b is 1.00 (resampling finds no spread), mean over 3" in said.text
+    assert "too few seeds to show a difference" in said.allows
+    assert "p would be 0.25." in said.allows
+
+
+def two_games(a, b):
+    return measured({(agent, g): x for agent, x in (("a", a), ("b", b)) for g in "xy"})
+
+
+def test_what_one_may_say_of_runs_is_by_the_exact_test():
+    """Four seeds of two games, all won: p = 2/70**2. Two of each: 2/36, which is too few."""
+    made = comparison.compare(two_games([5, 6, 7, 8], [1, 2, 3, 4]), "a", "b")
+    said = sentences.statements(made)[-1]
+    assert made.on_runs.two_sided == pytest.approx(2 / 70**2)
+    assert "Rank test of the runs: p = 0.00041 two-sided." in said.text
+    assert said.allows.startswith("One may say that runs of a do better than runs of b on these")
+    assert said.allows.endswith("It does not speak of other environments, nor of each of these.")
+    turned = sentences.statements(comparison.compare(two_games([1, 2, 3], [4, 5, 6]), "a", "b"))[-1]
+    assert "runs of b do better than runs of a" in turned.allows
+    few = sentences.statements(comparison.compare(two_games([3, 4], [1, 2]), "a", "b"))[-1]
+    assert "too few seeds" in few.allows
+    assert "p would be 0.056" in few.allows
+    mixed = comparison.compare(two_games([1, 4, 5, 8], [2, 3, 6, 7]), "a", "b")
+    assert "neither is shown to be better" in sentences.statements(mixed)[-1].allows
+
+
+def test_the_rank_test_is_adjusted_for_all_comparisons():
+    means = {("b", "x"): [1, 2, 3, 4]}
+    means |= {(agent, "x"): [5, 6, 7, 8] for agent in "acd"}
+    made = comparison.compare_all(measured(means), "b")
+    assert [c.adjusted_on_runs for c in made] == pytest.approx([3 * 2 / 70] * 3)
+    said = sentences.statements(made[0])[-1]
+    assert "p = 0.029 two-sided (0.086 adjusted for all comparisons here)." in said.text
+    assert "neither is shown to be better" in said.allows
 
 
 def test_raw_returns_are_compared_in_per_cent_of_the_baselines():

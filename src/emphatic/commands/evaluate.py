@@ -22,6 +22,7 @@ def command(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100, see
         seed: Of environments and actions.
     """
     settings.check_seed(seed)
+    evaluation.check_episodes(episodes)
     compilation.cached()
     with signals.leaving(f"stopped: no episode is kept; {run / 'evaluation.json'} is as it was"):
         trained = evaluation.load(run)

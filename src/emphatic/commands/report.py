@@ -114,7 +114,8 @@ def _show(
     problems = (*collection.problems, *found.measured.notes)
     for problem in problems[:SHOWN]:
         shown = problem if len(problem) <= LONG else f"{problem[:LONG]}…"
-        console.print(Text(f"! {shown}", style="yellow"))
+        # A path in it stays in one piece, however narrow the terminal.
+        console.print(Text(f"! {shown}", style="yellow"), soft_wrap=True)
     if len(problems) > SHOWN:
         console.print(Text(f"! and {len(problems) - SHOWN} more, on the page", style="yellow"))
     console.print(f"page: {where}", soft_wrap=True, markup=False)
@@ -126,7 +127,7 @@ def _tests(found: Analysis) -> Shown:
     title = Text(f"against {found.baseline}; p: sign test on {pairs}, two-sided, adjusted")
     shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for number, column in enumerate(("Agent", "Better on", "p", "P(better)", "95%")):
-        shown.add_column(column, justify="right" if number else "left")
+        shown.add_column(column, justify="right" if number else "left", overflow="fold")
     for c in found.comparisons:
         low, high = c.probability_interval
         shown.add_row(
@@ -144,7 +145,7 @@ def _table(table: Table) -> Shown:
         box=box.SIMPLE_HEAD, pad_edge=False, title=Text(table.title), title_justify="left"
     )
     for number, column in enumerate(table.columns):
-        shown.add_column(Text(column), justify="right" if number else "left")
+        shown.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*(_cell(cell) for cell in row))
     return shown

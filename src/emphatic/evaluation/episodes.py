@@ -62,7 +62,7 @@ def play(
     would favour short ones. `max_steps` per stream is a guard (on the host: per episode): an
     agent that never finishes its episodes is an error, not a score.
     """
-    _check_episodes(episodes)
+    check_episodes(episodes)
     streams = min(streams, episodes)
     each = -(-episodes // streams)
     environment, learner = trained.environment, trained.learner
@@ -76,7 +76,8 @@ def play(
     return _chosen(found, each, streams, episodes)
 
 
-def _check_episodes(episodes: int) -> None:
+def check_episodes(episodes: int) -> None:
+    """A number of episodes that can be played."""
     if not 1 <= episodes <= MOST_EPISODES:
         raise UserError("episodes", f"must lie in [1, {MOST_EPISODES:,}], not {episodes}")
 
@@ -85,6 +86,7 @@ def play_together(
     trained: Sequence[Trained], episodes: int, *, seeds: Sequence[int], max_steps: int = 100_000
 ) -> list[Episodes]:
     """`play` for several agents of one configuration and environment, as one program."""
+    check_episodes(episodes)
     environment, learner = trained[0].environment, trained[0].learner
     if not isinstance(environment, Environment):
         return [play(one, episodes, seed=seed) for one, seed in zip(trained, seeds, strict=True)]
@@ -160,7 +162,7 @@ def _advance(played: Environment, learner: Learner, params: Any, state):
 def evaluate(path: Path, episodes: int, *, seed: int = 0) -> dict[str, Any]:
     """Play, and write evaluation.json beside the run; what was written."""
     check_seed(seed)
-    _check_episodes(episodes)
+    check_episodes(episodes)
     trained = load(path)
     return written(path, trained, play(trained, episodes, seed=seed), seed)
 
