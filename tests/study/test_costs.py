@@ -28,13 +28,22 @@ SCREENS = Facts((210, 160, 12), 1, 18, 4, 210 * 160 * 3)
 
 def test_the_documented_table():
     """The same numbers as `tests/agent/test_networks.py` derives, by other code."""
-    assert [row[0] for row in ROWS] == ["paper", "impala", "nature", "minatar", "mlp"]
+    assert [row[0] for row in ROWS] == ["paper", "impala", "nature", "small", "minatar", "mlp"]
     for name, shape, parameters, megabytes, forward in ROWS:
         design = networks.ARCHITECTURES[name]
         cost = costs.network(design, tuple(map(int, shape.split("x"))), actions=6, heads=3)
         assert f"{cost.parameters:,}" == parameters
         assert f"{4 * cost.parameters / 1e6:.2f}" == megabytes
         assert f"{cost.forward / 1e6:,.3f}" == forward
+
+
+def test_the_small_preset_has_the_parameters_that_the_page_says():
+    cost = costs.run(
+        presets.preset("atari-small", "netd-ace"), Facts((84, 84, 4), 1, 6, 4, 84 * 84)
+    )
+    assert f"has half as wide heads in its preset: {cost.network.parameters:,}" in " ".join(
+        DOC.read_text().split()
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,11 @@ from jaxtyping import Array, Bool, Int
 from emphatic.envs import base
 from emphatic.errors import UserError
 
-ROWS, COLUMNS = 10, 5
-LEFT, STAY, RIGHT = 0, 1, 2
+ROWS = 10
+COLUMNS = 5
+LEFT = 0
+STAY = 1
+RIGHT = 2
 
 
 class _State(NamedTuple):

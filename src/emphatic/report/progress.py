@@ -14,8 +14,12 @@ from emphatic.report.collect import Collection
 from emphatic.report.content import Chart, Number, Series
 from emphatic.report.summaries import RunSummary
 
-POINTS, FEW_POINTS, MANY = 120, 50, 20
-"""Points of a line; fewer where there are more than so many environments."""
+POINTS = 120
+"""Of a line."""
+FEW_POINTS = 50
+"""Of a line, where there are many environments."""
+MANY = 20
+"""More environments than that are many."""
 STEPS = "environment steps"
 HEALTH = {
     "emphasis": (

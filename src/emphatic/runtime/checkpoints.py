@@ -35,7 +35,8 @@ from emphatic.errors import UserError
 from emphatic.runtime import files
 
 FORMAT = 1
-ARRAYS, MANIFEST = "arrays.bin", "manifest.json"
+ARRAYS = "arrays.bin"
+MANIFEST = "manifest.json"
 _ALIGNMENT = 64
 _NAME = re.compile(r"(\d{12})(?:\.(\d+))?")
 _ASIDE = (".writing-", ".removing-")

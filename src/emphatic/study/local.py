@@ -18,8 +18,10 @@ from emphatic.study import ledger
 from emphatic.study.runner import Ended, Outcome
 from emphatic.study.spec import Study
 
-BUSY, STOPPED = 75, 130
-"""How `emphatic study work` exits when another process has the run, and after a signal."""
+BUSY = 75
+"""How `emphatic study work` exits when another process has the run."""
+STOPPED = 130
+"""How it exits after a signal."""
 
 _SAID: dict[str, Outcome] = {"done": "done", "stopped": "stopped", "failed": "failed"}
 
