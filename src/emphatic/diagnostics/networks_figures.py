@@ -18,7 +18,7 @@ START: dict = {"color": "#444444", "lw": 0.6, "ls": (0, (4, 3))}
 
 
 def draw(found: list[Summary], rows: list[dict]) -> dict[str, figures.Figure]:
-    """By name: errors at the chosen step sizes; by step size, and over time, of every model."""
+    """By name: errors at the chosen step sizes, and by step size; of networks also over time."""
     out = {}
     with matplotlib.rc_context(figures.RC):
         out["errors"] = _errors(found, rows)
@@ -26,11 +26,12 @@ def draw(found: list[Summary], rows: list[dict]) -> dict[str, figures.Figure]:
             here = [s for s in found if s.model == model]
             out[f"{model}-divergences"] = _divergences(here)
             out[f"{model}-step-sizes"] = _grid(here, _step_sizes, "step size")
-            out[f"{model}-curves"] = _grid(here, _curves, "share of updates")
+            if model != "linear":
+                out[f"{model}-curves"] = _grid(here, _curves, "share of updates")
     return out
 
 
-def _plain_ticks(axis: matplotlib.axis.Axis, most: int = 6) -> None:
+def _plain_ticks(axis: matplotlib.axis.Axis, most: int = 5) -> None:
     """Labels such as 0.7, 0.8, 0.9, 1 or 0.1, 1, 10: a few, whatever a log axis spans."""
     low, high = axis.get_view_interval()
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
