@@ -314,6 +314,25 @@ def test_the_papers_table_is_on_the_page_of_57_games(opened):
     assert "p = 0.016 one-sided, 0.032 two-sided" in said
 
 
+def test_words_stand_left_with_their_agents_colour_and_numbers_right(opened):
+    shown = opened("three")
+    table = shown.locator("#tables table").filter(has=shown.locator("th", has_text="From")).first
+    aligned = "x => x.map((e) => getComputedStyle(e).textAlign)"
+    assert table.locator("thead th").evaluate_all(aligned) == [*["left"] * 2, *["right"] * 3]
+    cells = table.locator("tbody tr").first.locator("td")
+    assert cells.evaluate_all(aligned) == ["left", *["right"] * 3]
+    assert cells.locator(".swatch").count() == cells.first.locator(".swatch").count() == 1
+
+
+def test_no_name_is_cut_on_a_phone(opened):
+    """What tells two agents apart may be the end of their names."""
+    shown = opened("atari57", width=360, height=780)
+    cut = shown.locator("#tables tbody th:visible").evaluate_all(
+        "x => x.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
+    )
+    assert cut == []
+
+
 def test_57_games_stay_small_and_quick(opened, written):
     assert written("atari57").stat().st_size < 5_000_000
     shown = opened("atari57")

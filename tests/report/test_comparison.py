@@ -146,6 +146,11 @@ def test_an_interval_without_spread_is_no_finding():
     assert "beats a run of b is 1.00 (resampling finds no spread), mean over 3" in said.text
     assert "too few seeds to show a difference" in said.allows
     assert "p would be 0.25." in said.allows
+    found = tables.comparisons([comparison.compare(games(3, 0), "a", "b")])
+    line = dict(zip(found.columns, found.rows[0], strict=True))
+    assert line["P(better)"].value == 1.0
+    assert (line["95% from"].text, line["to"].value) == ("", None)
+    assert (line["p of runs"].value, line["p of runs, adjusted"].value) == (0.25, 0.25)
 
 
 def two_games(a, b):

@@ -105,12 +105,14 @@ def _show(
 ) -> None:
     """The first table, the tests, and where the rest is."""
     if found.tables:
-        console.print(_table(found.tables[0]))
+        console.print(Text(found.tables[0].title, style="italic"), _table(found.tables[0]))
     if in_words:
         for statement in found.statements:
             console.print(_sentence(statement))
     elif found.comparisons:
-        console.print(_tests(found))
+        pairs = "games" if any(len(c.games) > 1 for c in found.comparisons) else "pairs of seeds"
+        title = f"against {found.baseline}; p: sign test on {pairs}; runs: rank test; adjusted"
+        console.print(Text(title, style="italic"), _tests(found))
     problems = (*collection.problems, *found.measured.notes)
     for problem in problems[:SHOWN]:
         shown = problem if len(problem) <= LONG else f"{problem[:LONG]}…"
@@ -123,31 +125,32 @@ def _show(
 
 def _tests(found: Analysis) -> Shown:
     """A line for each comparison; the page has the words."""
-    pairs = "games" if any(len(c.games) > 1 for c in found.comparisons) else "seeds"
-    title = Text(f"against {found.baseline}; p: sign test on {pairs}, two-sided, adjusted")
-    shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-    for number, column in enumerate(("Agent", "Better on", "p", "P(better)", "95%")):
-        shown.add_column(column, justify="right" if number else "left", overflow="fold")
+    shown = _columns("Agent", "Better on", "p", "p of runs", "P(better)", "95%")
     for c in found.comparisons:
         low, high = c.probability_interval
         shown.add_row(
             Text(c.agent),
             f"{c.sound.wins} of {c.sound.pairs}",
             p_value(c.adjusted),
+            p_value(c.adjusted_on_runs),
             f"{c.probability:.2f}",
-            f"{low:.2f} to {high:.2f}",
+            f"{low:.2f} to {high:.2f}" if c.spread else "",
         )
     return shown
 
 
 def _table(table: Table) -> Shown:
-    shown = Shown(
-        box=box.SIMPLE_HEAD, pad_edge=False, title=Text(table.title), title_justify="left"
-    )
-    for number, column in enumerate(table.columns):
-        shown.add_column(Text(column), justify="right" if number else "left", overflow="fold")
+    shown = _columns(*table.columns)
     for row in table.rows:
         shown.add_row(*(_cell(cell) for cell in row))
+    return shown
+
+
+def _columns(*names: str) -> Shown:
+    """A table to be filled; a long name takes several lines rather than lose its end."""
+    shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, name in enumerate(names):
+        shown.add_column(Text(name), justify="right" if number else "left", overflow="fold")
     return shown
 
 

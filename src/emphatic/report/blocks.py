@@ -5,7 +5,7 @@ A chart's place is made here and drawn by page.js; without a script its file is 
 
 from collections.abc import Mapping, Sequence
 
-from emphatic.report.content import Bars, Chart, Statement, Table
+from emphatic.report.content import Bars, Cell, Chart, Statement, Table
 from emphatic.report.figures import file_of
 from emphatic.report.markup import Markup, join, link, slug, tag
 from emphatic.report.palette import Look
@@ -43,13 +43,14 @@ def table(content: Table, looks: Mapping[str, Look]) -> Markup:
     places = numbered(looks)
     agents = content.agents or (None,) * len(content.columns)
     owners = [_of(agent, places) for agent in agents]
+    words = [_words(column) for column in zip(*content.rows, strict=True)]
     head = [
-        tag("th", swatch(looks[agent]) if agent else "", name, scope="col", data_of=of)
-        for name, agent, of in zip(content.columns, agents, owners, strict=True)
+        tag("th", swatch(looks[agent]) if agent else "", name, scope="col", class_=kind, data_of=of)
+        for name, agent, kind, of in zip(content.columns, agents, words, owners, strict=True)
     ]
     row_agents = content.row_agents or (None,) * len(content.rows)
     rows = [
-        _row(cells, owners, _of(agent, places))
+        _row(cells, words, owners, agent, looks)
         for cells, agent in zip(content.rows, row_agents, strict=True)
     ]
     grid = scrolled(
@@ -62,13 +63,30 @@ def table(content: Table, looks: Mapping[str, Look]) -> Markup:
     return join([tag("h3", content.title), caption or None, grid])
 
 
-def _row(cells, owners, owner) -> Markup:
-    first, *rest = cells
+def _words(column: Sequence[Cell]) -> str | None:
+    """Words stand at the left of their column, numbers at the right."""
+    return "words" if any(cell.text and cell.value is None for cell in column) else None
+
+
+def _row(
+    cells: Sequence[Cell],
+    words: Sequence[str | None],
+    owners: Sequence[str | None],
+    agent: str | None,
+    looks: Mapping[str, Look],
+) -> Markup:
+    """The agent that the row is of has its colour beside its name."""
+    first, *rest = (_named(c.text, looks.get(c.text) if c.text == agent else None) for c in cells)
     shown = [
-        tag("td", cell.text, class_="best" if cell.best else None, data_of=of)
-        for cell, of in zip(rest, owners[1:], strict=True)
+        tag("td", text, class_="best" if cell.best else kind, data_of=of)
+        for text, cell, kind, of in zip(rest, cells[1:], words[1:], owners[1:], strict=True)
     ]
-    return tag("tr", tag("th", first.text, scope="row"), *shown, data_of=owner)
+    owner = _of(agent, numbered(looks))
+    return tag("tr", tag("th", first, scope="row"), *shown, data_of=owner)
+
+
+def _named(text: str, look: Look | None) -> Markup | str:
+    return text if look is None else join([swatch(look), " ", text])
 
 
 def numbered(looks: Mapping[str, Look]) -> dict[str, int]:
@@ -175,7 +193,7 @@ def _dashes(charts: Sequence[Chart]) -> Markup:
     """Which dash is which head."""
     heads = sorted({(line.dash, line.name) for chart in charts for line in chart.series})
     keys = [
-        join([swatch(Look(COLOURLESS, dash)), "\u00a0", name.replace(" ", "\u00a0")])
+        tag("span", swatch(Look(COLOURLESS, dash)), " ", name, class_="key")
         for dash, name in heads
         if name
     ]

@@ -54,6 +54,12 @@ class Comparison:
         """The test to rely on: on games, or on seeds where there is one environment alone."""
         return self.on_seeds if len(self.games) == 1 else self.on_games
 
+    @property
+    def spread(self) -> bool:
+        """Whether resampling the seeds finds any: else the interval means nothing."""
+        low, high = self.probability_interval
+        return low < high
+
 
 def compare_all(measured: Measured, baseline: str) -> list[Comparison]:
     """Every other agent against the baseline."""

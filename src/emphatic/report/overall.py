@@ -44,7 +44,7 @@ def median_curve(collection: Collection, measured: Measured) -> Chart | None:
     what = measured.summed[0] if games == 1 else f"median over {games} games"
     return Chart(
         name="median",
-        title=f"{_score(measured)} while training, {what}",
+        title=f"{_score(measured)[:1].upper()}{_score(measured)[1:]} while training, {what}",
         x_label="part of the run" if fraction else "environment steps",
         y_label=_score(measured),
         series=tuple(series),

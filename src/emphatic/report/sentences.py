@@ -58,13 +58,14 @@ def _on_seeds(c: Comparison, both: tuple[str, str]) -> Statement:
 def _on_one_game(c: Comparison, both: tuple[str, str]) -> Statement:
     n = c.on_seeds
     if n.smallest > LEVEL:
-        allows = f"{n.pairs} pairs of seeds are too few for this test to show anything"
+        are = "pair of seeds is" if n.pairs == 1 else "pairs of seeds are"
+        allows = f"{n.pairs} {are} too few for this test to show anything"
     elif c.adjusted > LEVEL:
         allows = "This does not show that either agent is better"
     else:
         better, worse = (c.agent, c.baseline) if n.wins > n.losses else (c.baseline, c.agent)
         allows = f"One may say that {better} is better than {worse} on {c.games[0]}"
-    what = f"pairs of seeds on {c.games[0]}"
+    what = f"{'pair' if n.pairs == 1 else 'pairs'} of seeds on {c.games[0]}"
     return Statement(
         text=f"{_counted(c, n, what)}: sign test, {_p_values(c)}",
         allows=f"{allows}. One environment allows no claim about any other.",
@@ -88,7 +89,7 @@ def _adjusted(test: SignTest | RankTest, adjusted: float) -> str:
 
 def _improves(c: Comparison, both: tuple[str, str]) -> Statement:
     low, high = c.probability_interval
-    spread = f"95% interval {low:.2f} to {high:.2f}" if low < high else "resampling finds no spread"
+    spread = f"95% interval {low:.2f} to {high:.2f}" if c.spread else "resampling finds no spread"
     text = (
         f"The probability that a run of {c.agent} beats a run of {c.baseline} is "
         f"{c.probability:.2f} ({spread}), mean over {_environments(c)}. Rank test of the runs: "

@@ -63,8 +63,8 @@ def summary(measured: Measured) -> Table | None:
 
 
 def intervals(measured: Measured) -> Table | None:
-    """Some rows of the summary with the interval that resampling the seeds gives."""
-    if not measured.summed:
+    """Some rows of the summary with the interval that resampling the seeds gives, if any."""
+    if not measured.summed or max(measured.number_of_runs.values()) == 1:
         return None
     chosen = _chosen(measured, {k: PAPERS[k] for k in ("Median", "Mean")} | BESIDE)
     if measured.reference is not None:
@@ -129,7 +129,7 @@ def game_scores(measured: Measured) -> Table | None:
 COMPARED = (
     *("Agent", "Baseline", "Games", "Better on", "Worse on", "p one-sided", "p two-sided"),
     *("p adjusted", "Pairs of game and seed", "Better on pairs", "p of pairs, one-sided"),
-    *("p of pairs, two-sided", "P(better)", "95% from", "to"),
+    *("p of pairs, two-sided", "p of runs", "p of runs, adjusted", "P(better)", "95% from", "to"),
 )
 
 
@@ -145,7 +145,8 @@ def comparisons(made: Sequence[Comparison]) -> Table | None:
         row_agents=tuple(c.agent for c in made),
         caption=(
             "Sign tests. Games are independent pairs; pairs of game and seed are not, and are "
-            "shown as the paper has them. Adjusted: Holm, two-sided, on games."
+            "shown as the paper has them. Of runs: the rank test, two-sided. Adjusted: Holm, "
+            "two-sided, on games. Where resampling the seeds finds no spread there is no interval."
         ),
     )
 
@@ -213,7 +214,7 @@ def _spread_cells(measured: Measured, environment: str) -> list[Cell]:
 
 
 def _compared(c: Comparison) -> tuple[Cell, ...]:
-    low, high = c.probability_interval
+    interval = c.probability_interval if c.spread else ()
     games, pairs = c.on_games, c.on_seeds
     counts = (len(c.games), games.wins, games.losses)
     return (
@@ -223,7 +224,9 @@ def _compared(c: Comparison) -> tuple[Cell, ...]:
         *(_p(p) for p in (games.one_sided, games.two_sided, c.adjusted)),
         *(Cell(text=str(n), value=n) for n in (pairs.pairs, pairs.wins)),
         *(_p(p) for p in (pairs.one_sided, pairs.two_sided)),
-        *(Cell(text=f"{x:.3f}", value=x) for x in (c.probability, low, high)),
+        *(_p(p) for p in (c.on_runs.two_sided, c.adjusted_on_runs)),
+        *(Cell(text=f"{x:.3f}", value=x) for x in (c.probability, *interval)),
+        *(() if interval else (Cell(text=""), Cell(text=""))),
     )
 
 
