@@ -32,9 +32,9 @@ OPEN = {
     ),
     "Baird's counterexample": (
         "Start weights are those of Sutton and Barto, (1, 1, 1, 1, 1, 1, 10, 1); the paper gives "
-        "none. There being no reward, only their direction can matter: not, exceptional ones "
-        "apart, to whether almost every run converges in the end, but to how large errors are on "
-        "the way, and so to which α is best and who is ahead. Other directions were not run."
+        "none. There is no reward, so scaling them scales every error alike; their direction "
+        "matters to how large errors are on the way, and so to which α is best and who is ahead. "
+        "Other directions were not run."
     ),
 }
 """What is said at the head of a chapter of readings that its claims are not tried under."""

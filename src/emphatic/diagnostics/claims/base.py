@@ -112,15 +112,16 @@ def converged(s: Summary, name: str, n: int, rule: Rule = "mean") -> bool:
     return bool((final(s, name, n, rule) <= CONVERGED).all())
 
 
-def never_learns(s: Summary, name: str, n: int, horizon: int = -1) -> bool:
-    """At every step size the median run is on average worse than before learning."""
-    i = s.lane(name, n)
-    return bool((s.median[horizon, :, :, i] >= initial(s)).all())
+def never_learns(s: Summary, name: str, n: int, horizon: int = -1, rule: Rule = "median") -> bool:
+    """At every step size the median run, or the mean, is on average worse than at the start."""
+    score = s.mean if rule == "mean" else s.median
+    return bool((score[horizon, :, :, s.lane(name, n)] >= initial(s)).all())
 
 
-def learns_at(s: Summary, name: str, n: int, horizon: int = -1) -> str:
-    """The step sizes at which the median run is better than before learning, in every seed."""
-    good = (s.median[horizon, :, :, s.lane(name, n)] < initial(s)).all(0)
+def learns_at(s: Summary, name: str, n: int, horizon: int = -1, rule: Rule = "median") -> str:
+    """The step sizes at which that is better than before learning, in every seed."""
+    score = s.mean if rule == "mean" else s.median
+    good = (score[horizon, :, :, s.lane(name, n)] < initial(s)).all(0)
     return span(s.alphas[good])
 
 

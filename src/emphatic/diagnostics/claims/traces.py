@@ -56,7 +56,8 @@ def proposition(ns: tuple[int, ...]) -> Callable[[Evidence], Finding]:
         share = {n: float((f > emphasis("netd", n, rho, 0.9))[1:].mean()) for n in ns}
         above = ", ".join(f"n = {n}: {x:.1%}" for n, x in share.items())
         beyond = all(share[n] == 1 for n in ns if n > 1)
-        reading = Reading("n ≥ 2", beyond, f"strictly above on every step: {beyond}")
+        said = f"strictly above on {'every step' if beyond else 'some steps only'}"
+        reading = Reading("n ≥ 2", beyond, said)
         holds = min(share.values()) == 1
         return Finding(holds, f"strictly above on {above} of steps", (reading,), not holds)
 
