@@ -4,6 +4,9 @@ Nothing here is shared with the library: weights θ instead of values, products 
 recursions, one step after another.
 """
 
+import functools
+import math
+
 import numpy as np
 
 
@@ -25,7 +28,7 @@ def follow_on(decay, t):
     """Fₜ = 1 + γₜρₜ₋₁ Fₜ₋₁ written out: 1 + Σₖ of the product of the k decays before t."""
     total = 1.0
     for k in range(1, t + 1):
-        product = np.prod(decay[t - k : t])
+        product = math.prod(decay[t - k : t])
         if product == 0:
             break
         total += product
@@ -34,40 +37,41 @@ def follow_on(decay, t):
 
 def netd(decay, t, n):
     """Eq. netd, until it reaches one of the first n states."""
-    return 1.0 if t < n else np.prod(decay[t - n : t]) * netd(decay, t - n, n) + 1.0
+    return 1.0 if t < n else math.prod(decay[t - n : t]) * netd(decay, t - n, n) + 1.0
 
 
 def exact(b, n, interest, mixed):
     """Design of the exact traces, F of all states in turn (ρ̄ = c̄ = 1)."""
-    rho = c = np.minimum(1.0, b.rho)
-    gamma_c = b.chain * c
-    f = np.ones(len(rho))
+    rho = c = np.minimum(1.0, b.rho).tolist()
+    gamma, nu, gamma_c = b.chain.tolist(), b.nu.tolist(), (b.chain * c).tolist()
+    f, ones = [1.0] * len(rho), [1.0] * len(rho)
 
     def q(m, t, x):
         total = 0.0
         for k in range(1, min(m, t + 1)):
-            path = np.prod(gamma_c[t - k : t - 1])
-            total += path * b.chain[t - 1] * (rho[t - 1] - c[t - 1] * b.nu[t]) * x[t - k]
+            path = math.prod(gamma_c[t - k : t - 1])
+            total += path * gamma[t - 1] * (rho[t - 1] - c[t - 1] * nu[t]) * x[t - k]
         if m <= t:
-            total += np.prod(gamma_c[t - m : t - 1]) * b.chain[t - 1] * rho[t - 1] * x[t - m]
+            total += math.prod(gamma_c[t - m : t - 1]) * gamma[t - 1] * rho[t - 1] * x[t - m]
         return total
 
     for t in range(len(f)):
-        first = b.nu[t] if interest == "nu" or mixed else 1.0
-        inside = sum(q(m, t, np.ones_like(f)) for m in range(1, n)) if mixed else 0.0
-        f[t] = (first + inside + q(n, t, f)) / b.nu[t]
-    return f
+        first = nu[t] if interest == "nu" or mixed else 1.0
+        inside = sum(q(m, t, ones) for m in range(1, n)) if mixed else 0.0
+        f[t] = (first + inside + q(n, t, f)) / nu[t]
+    return np.array(f)
 
 
+@functools.lru_cache
 def emphasis(name, b, n, steps):
-    """What weighs the update of each state, by name."""
+    """What weighs the update of each state, by name; once for all step sizes."""
     clipped = np.minimum(1.0, b.rho)
     ratio = b.rho
     if name.startswith("clip-"):
         ratio = clipped
     if name in ("nevtrace", "wevtrace", "wevtrace-literal"):
         ratio = clipped / b.nu
-    decay = b.chain * ratio
+    decay = (b.chain * ratio).tolist()
     starts = np.arange(steps) % n == 0
     if name in ("netd", "clip-netd", "nevtrace"):
         return np.array([netd(decay, t, n) for t in range(steps)])

@@ -42,17 +42,24 @@ def problem(name):
     return random_problem() if name == "random" else problems.problem(name)
 
 
-def run(problem, plan, alphas, steps, chunk, runs=1, seed=7):
-    """Errors before each update and after the last, `[runs, steps + 1, A]` by lane."""
+def run(problem, plan, alphas, steps, chunk, runs=1, seed=7, states=0):
+    """Errors before each update and after the last, `[runs, steps + 1, A]` by lane.
+
+    With `states` there are at least so many; those added are never visited. Problems of one
+    size share one compiled program, and compiling is what costs here.
+    """
     ahead = max(lane.n for lane in plan)
     total = -(-(steps + 1) // chunk) * chunk
     stream = streams.sample(seed, range(runs), problem, total + ahead)
     features = np.stack([problem.features(np.random.default_rng(r)) for r in range(runs)])
-    gram = jnp.asarray(features @ features.transpose(0, 2, 1))
-    case = learners.Case(gram, jnp.asarray(problem.values), jnp.asarray(problem.weights))
-    initial = jnp.asarray(features @ problem.mdp.initial_weights)
+    added = (0, max(0, states - problem.mdp.num_states))
+    phi = np.pad(features, ((0, 0), added, (0, 0)))
+    gram = jnp.asarray(phi @ phi.transpose(0, 2, 1))
+    values, weights = (jnp.asarray(np.pad(x, added)) for x in (problem.values, problem.weights))
+    case = learners.Case(gram, values, weights)
+    initial = jnp.asarray(phi @ problem.mdp.initial_weights)
     state = jax.vmap(lambda v: learners.start(v, plan, len(alphas), steps + 2))(initial)
-    traces = learners.trace_states(plan, runs, problem.mdp.num_states)
+    traces = learners.trace_states(plan, runs, phi.shape[1])
     slots = np.minimum(np.arange(total), steps + 1)
     for begin in range(0, total, chunk):
         window = slice(begin, begin + chunk + ahead - 1)
@@ -77,9 +84,16 @@ def run(problem, plan, alphas, steps, chunk, runs=1, seed=7):
     return curves, stream, features
 
 
-def check_pseudo_code(name, plan, alphas, steps, chunk):
+ROUNDING = dict.fromkeys(("rare-exit", "rare-exit-3", "rare-loop"), 2.0**-52)
+"""What float64 loses of the first error, where the last state is valued 3 θ: our learners hold
+one value of each state, and these are no longer exact multiples of one another once rounded.
+No update takes that away, so it shows when the error has come down to 10⁻⁸. (The two states'
+2 θ is exact, and they are compared down to 10⁻¹⁰⁰.)"""
+
+
+def check_pseudo_code(name, plan, alphas, steps, chunk, states=0):
     subject = problem(name)
-    curves, stream, features = run(subject, plan, alphas, steps, chunk)
+    curves, stream, features = run(subject, plan, alphas, steps, chunk, states=states)
     behaviour = pseudo_code.Behaviour(
         [x[:, 0] for x in stream],
         features[0],
@@ -92,7 +106,10 @@ def check_pseudo_code(name, plan, alphas, steps, chunk):
             expected = pseudo_code.errors(*lane, behaviour, alpha, steps)
             # What comes after divergence is no longer learned; a test of its own says so.
             sane = np.logical_and.accumulate(expected < learners.LIMIT / 10)
-            np.testing.assert_allclose(curve[0, sane, a], expected[sane], 1e-9, err_msg=str(lane))
+            lost = ROUNDING.get(name, 0.0) * expected[0]
+            np.testing.assert_allclose(
+                curve[0, sane, a], expected[sane], 1e-9, lost, err_msg=str(lane)
+            )
 
 
 @pytest.mark.slow
@@ -100,7 +117,7 @@ def check_pseudo_code(name, plan, alphas, steps, chunk):
 def test_equals_the_pseudo_code(name):
     """Every algorithm, scheme and n, over 500 steps in chunks that cut windows."""
     plan = learners.lanes(tuple(learners.LABELS), NS)
-    check_pseudo_code(name, plan, np.array([2.0**-4, 2.0**-9]), steps=500, chunk=167)
+    check_pseudo_code(name, plan, np.array([2.0**-4, 2.0**-9]), steps=500, chunk=167, states=9)
 
 
 def test_equals_the_pseudo_code_in_short():
