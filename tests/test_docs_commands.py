@@ -14,6 +14,10 @@ ROOT = Path(__file__).parent.parent
 METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
+QUICKLY = "--xla_backend_optimization_level=0"
+"""Nearly all of the time is XLA's, for programs that run for a moment."""
+
+
 def documented(section):
     """The names in the first column of a section's tables."""
     text = re.search(rf"^## `{re.escape(section)}`$(.*?)(?=^## |\Z)", METRICS, re.M | re.S)[1]
@@ -33,7 +37,7 @@ def test_every_command_runs_and_every_key_it_writes_is_explained(tmp_path):
     """In one process, as each costs a start and a compilation otherwise; the notebook too."""
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "docs_commands.py", tmp_path],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg"},
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", "XLA_FLAGS": QUICKLY},
         capture_output=True,
         text=True,
     )
