@@ -102,6 +102,7 @@ def test_what_the_page_adds_works(tmp_path):
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(tmp_path / "src"), str(tmp_path / "tests")]),
             "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",  # Nearly all of it is compiling.
         },
         capture_output=True,
         text=True,
