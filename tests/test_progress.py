@@ -33,7 +33,7 @@ def told(show, clock, *lines):
     """`show` is told of lines: seconds, steps, return."""
     for seconds, steps, result in lines:
         clock.now = seconds
-        show({"steps": steps, "return": result}, seconds)
+        show({"steps": steps, "return": result}, float(seconds))
 
 
 def test_a_rate_is_of_the_last_ten_seconds_or_since_the_line_before(clock):
@@ -71,7 +71,7 @@ def test_a_bar_knows_how_far_and_how_fast(clock):
 @pytest.mark.parametrize(("terminal", "kind"), [(True, progress.Bar), (False, progress.Lines)])
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines(terminal, kind, monkeypatch):
     out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=100)
+    console = Console(file=out, force_terminal=terminal, width=100, highlight=False)
     monkeypatch.setattr(progress, "plain_console", lambda: console)
 
     def run(progress, say):

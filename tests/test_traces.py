@@ -281,3 +281,14 @@ def test_an_emphasis_that_overflows_is_forgotten_with_its_episode(name):
     emphasis = unrolled(trace, huge.then(fresh), cuts=(STEPS - 1,))
     assert np.isfinite(emphasis).all()
     np.testing.assert_allclose(emphasis[STEPS - 1 :], unrolled(trace, fresh), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if algorithms.row(name).trace != "none"])
+def test_a_ratio_that_is_no_number_shows(name):
+    """Never an emphasis of 1 for what is unknown."""
+    trace = algorithms.build(name, 3).trace
+    stream = laws.random_stream(STEPS, (BATCH,)).changed(1, rho_tm1=np.nan)
+    ones = np.ones_like(stream.discount_t)
+    emphasis = unrolled(trace, stream._replace(discount_t=0.9 * ones))
+    assert np.isfinite(emphasis[0]).all()
+    assert np.isnan(emphasis[2:]).any(0).all()

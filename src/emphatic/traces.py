@@ -97,11 +97,10 @@ def nstep(n: int) -> Trace:
         return NstepState(zeros, zeros)
 
     def block(followon, product):
-        # An F that overflowed stays finite. A product that overflowed and then met
-        # an episode's end is inf · 0, NaN, where it should be 0.
+        # An F that overflowed stays finite, and the next episode's end clears even a NaN.
         largest = jnp.finfo(product.dtype).max
         grown = jnp.minimum(product * followon + 1.0, largest)
-        followon = jnp.where(product > 0, grown, 1.0)
+        followon = jnp.where(product == 0, 1.0, grown)
         return followon, followon
 
     @_detached
@@ -109,6 +108,10 @@ def nstep(n: int) -> Trace:
         del nu_tm1
         decay = jnp.concatenate([state.decay, discount_t * rho_tm1])
         product = _sliding_product(decay[:-1], n)
+        # A product that overflowed and then met an episode's end is inf · 0, NaN, where it
+        # should be 0; a ratio that is no number must show.
+        product = jnp.where(product > 0, product, 0.0)
+        product = jnp.where(jnp.isnan(decay[n - 1 : -1]), jnp.nan, product)
         steps, in_blocks = len(product), len(product) // n * n
         blocks = product[:in_blocks].reshape(-1, n, *product.shape[1:])
         last, followon = state.followon, product[:0]

@@ -176,7 +176,7 @@ def test_one_stream_is_truncated_while_the_others_go_on():
         for emulator in ("vector", "single")
     ]
     seeds = np.array([3, 2**32 - 1, 0], np.uint32)
-    action = np.random.default_rng(1).integers(made[0].num_actions, size=(500, 3))
+    action = np.random.default_rng(1).integers(made[0].num_actions, size=(800, 3))
     ours, theirs = (conformance_host.record(one, seeds, action) for one in made)
     conformance_host.check_replay(ours, theirs)
     ended = ours.stream.ended

@@ -46,7 +46,7 @@ PROMISES = {
         "endurance",
         {
             "Catch, 1,000,000 updates": Count(0, 1),
-            "Catch, 20,000 updates": Count(1, 1),
+            "Catch, 5,000 updates": Count(1, 1),
             "ALE, 20,000 updates": Count(0, 1),
             "ALE, 200 updates": Count(1, 1),
         },

@@ -17,7 +17,7 @@ from disk import Faulty
 from small import compiled_once, config_of, options, results, trained
 
 from emphatic import cli
-from emphatic.commands import train
+from emphatic.commands import progress
 from emphatic.errors import Stopped, UserError
 from emphatic.runtime import checkpoints, training
 
@@ -81,7 +81,9 @@ def test_a_full_disk_stops_a_run_in_order_and_it_goes_on_when_there_is_room(
         real = disk if case % 2 else None
         path = (real or tmp_path) / f"run{case}"
         if real is None:
-            injected = Faulty(rng.randrange(8, 150), OSError(28, "No space left"), stays=True)
+            injected = Faulty(
+                rng.randrange(8, 150), OSError(28, "No space left on device"), stays=True
+            )
         else:
             injected = contextlib.nullcontext()
         fill = filler(real, rng.randrange(1, 19), rng.randrange(30_000)) if real else None
@@ -103,7 +105,7 @@ def test_one_message_and_no_traceback(tmp_path, monkeypatch, capsys):
     def full(self, *_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(train, "_shown", lambda *_: trained(path, CONFIG))
+    monkeypatch.setattr(progress, "shown", lambda *_: trained(path, CONFIG))
     monkeypatch.setattr("emphatic.runtime.runs.Log.append", full)
     with pytest.raises(SystemExit) as stop:
         cli.main(["train", "--env", "catch", "--out", str(path)])

@@ -11,11 +11,12 @@ from small import config_of, trained
 from emphatic.agent.networks import NetworkConfig
 from emphatic.agent.surreal import AgentConfig
 from emphatic.runtime import runs
+from emphatic.runtime.actors import ActorsConfig
 from emphatic.runtime.settings import TrainConfig
 
 LENGTHS = {
     "Catch, 1,000,000 updates": 1_000_000,
-    "Catch, 20,000 updates": 20_000,
+    "Catch, 5,000 updates": 5_000,
     "ALE, 20,000 updates": 20_000,
     "ALE, 200 updates": 200,
 }
@@ -54,6 +55,7 @@ def ale_of(updates):
         env_settings={"emulator": "single", "stack": 1},
         learner=learner,
         steps=2 * updates,
+        actors=ActorsConfig(threads=1),
         log_every=every // 2,
         checkpoint_every=every,
         record_episodes=False,

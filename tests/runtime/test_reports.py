@@ -30,11 +30,13 @@ MEANS = {
 
 
 def of_anakin(metrics):
-    """As of a scan over updates."""
+    """As of a loop over updates, compiled."""
     updates = len(metrics["loss"])
     nothing = jnp.zeros((updates, 2, 1))
     steps = TimeStep(**dict.fromkeys(TimeStep._fields, nothing))
-    return anakin._report({**metrics, "fault": jnp.zeros((updates, 4), int)}, steps).metrics
+    return anakin._report(
+        {**metrics, "fault": jnp.zeros((updates, 4), int)}, steps, updates
+    ).metrics
 
 
 def of_sebulba(metrics):

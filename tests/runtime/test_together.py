@@ -91,7 +91,7 @@ def test_resumed_runs_are_those_never_interrupted(whole, tmp_path, lost):
     """Stopped by a signal; once also as if killed when only one run had its checkpoint."""
 
     def stop(line, seconds):
-        if line["update"] == 40:
+        if line["update"] == 60:
             os.kill(os.getpid(), signal.SIGTERM)
 
     outcomes = trained(tmp_path, progress=stop)
@@ -115,11 +115,34 @@ def test_progress_is_the_mean_over_seeds(tmp_path):
         assert line["return"] == pytest.approx(np.mean([run["return"] for run in each]))
 
 
-def test_one_of_them_is_not_resumed_alone(whole):
+def test_one_of_them_is_not_resumed_alone(whole, tmp_path):
     with pytest.raises(UserError, match="2 runs begun together"):
         training.resume(whole / "seed4", progress=lambda line, seconds: None)
+    shutil.copytree(whole / "seed4", tmp_path / "moved")
     with pytest.raises(UserError, match="begun together with 1 others"):
-        together.resume([whole / "seed4"], progress=lambda line, seconds: None)
+        together.resume([tmp_path / "moved"], progress=lambda line, seconds: None)
+    shutil.copytree(whole / "seed4", tmp_path / "seed4")
+    with pytest.raises(UserError, match="seed5 is gone"):
+        together.resume([tmp_path / "seed4"], progress=lambda line, seconds: None)
+
+
+def test_a_folder_that_a_kill_kept_from_being_made_is_made(whole, tmp_path, monkeypatch):
+    """The first run has its folder, the second one not yet."""
+    create = runs.Run.create
+
+    def first_alone(path, *given, **named):
+        if path.name == "seed5":
+            raise KeyboardInterrupt
+        return create(path, *given, **named)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(together.Run, "create", first_alone)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["seed4"]
+    outcomes = together.resume([tmp_path / "seed4"], progress=lambda line, seconds: None)
+    assert [outcome.finished for outcome in outcomes] == [True, True]
+    assert bytes_of(tmp_path) == bytes_of(whole)
 
 
 def test_runs_that_differ_are_not_resumed_together(whole, tmp_path):

@@ -179,6 +179,5 @@ def _say_end(outcome: training.Outcome) -> None:
         except OSError as error:
             drawn = f"no learning curve: {error.strerror}"
         console.print(f"done: {run} ({drawn})", soft_wrap=True)
-    console.print(
-        "next:", f"  emphatic evaluate {made[0]}", f"  emphatic watch {made[0]}", sep="\n"
-    )
+    then = (f"  emphatic {verb} {made[0]}" for verb in ("evaluate", "watch"))
+    console.print("next:", *then, sep="\n", soft_wrap=True)
