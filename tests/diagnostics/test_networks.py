@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ from emphatic.diagnostics import (
 )
 from emphatic.diagnostics.networks import Lane
 
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "results" / "networks"
 NAMES = ("td", "clip-netd", "vtrace", "nevtrace", "exact-nevtrace", "wetd", "exact-wevtrace")
 
 
@@ -457,3 +460,16 @@ def test_the_command_takes_no_other_options(capsys):
             cli.main(["diagnose", "networks", *argv])
         assert stop.value.code == 2
         assert "networks: is one study" in capsys.readouterr().err
+
+
+def test_what_is_kept_is_of_the_study_as_it_is():
+    """Tables are those of the summaries beside them, and the page shows theirs."""
+    config = json.loads((RESULTS / "config.json").read_text())["experiment"]["networks"]
+    assert config == json.loads(json.dumps(networks_study.Study().config()))
+    found = networks_summary.load(RESULTS / "summaries")
+    rows = networks_summary.table(found)
+    assert rows == json.loads((RESULTS / "table.json").read_text())
+    page = (RESULTS / "tables.md").read_text()
+    assert page == networks_tables.page(found, rows)
+    verdicts = tables(page)[1]
+    assert verdicts in tables((ROOT / "docs" / "networks.md").read_text())

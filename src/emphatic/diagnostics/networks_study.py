@@ -58,7 +58,7 @@ class Study:
     rmsprop: tuple[float, ...] = tuple(2.0**i for i in range(-12, 0))
     """Learning rates of the agent's optimiser, at the start of its schedule."""
     seeds: int = 100
-    """Fifty to choose step sizes on, fifty to judge by, and the reverse: some 25 CPU-minutes."""
+    """Fifty to choose step sizes on, fifty to judge by, and the reverse: some 26 CPU-minutes."""
     streams: int = 8
     updates: int = 1000
     bins: int = 50
