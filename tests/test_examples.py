@@ -92,11 +92,15 @@ def test_emphatic_td_in_forty_lines(capsys):
 
 
 def output(script, *arguments, cwd):
-    """What a script prints in a process of its own, where nothing checks shapes."""
+    """What a script prints in a process of its own, where nothing checks shapes.
+
+    Most of the time would be XLA's, to make quick what runs for seconds.
+    """
+    quickly = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
     done = subprocess.run(
         [sys.executable, script, *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg"},
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg", **quickly},
         capture_output=True,
         text=True,
     )
