@@ -123,7 +123,7 @@ def _environments(c: Comparison) -> str:
 
 
 def _counted(c: Comparison, n: SignTest, what: str) -> str:
-    ties = f", {n.ties} ties left out" if n.ties else ""
+    ties = f", {n.ties} {'tie' if n.ties == 1 else 'ties'} left out" if n.ties else ""
     return f"{c.agent} is better than {c.baseline} on {n.wins} of {n.pairs} {what}{ties}"
 
 
