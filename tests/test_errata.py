@@ -11,6 +11,7 @@ import pytest
 
 from emphatic import algorithms, mdp, targets, theory, traces
 from emphatic.diagnostics import problems
+from emphatic.diagnostics.claims import theory as claims
 from emphatic.mdp import MDP
 
 
@@ -124,6 +125,21 @@ def test_wevtrace_is_not_stable_at_n_1():
             analysis = theory.analyse(m, name, n)
             assert analysis.key_definiteness.definite
             assert analysis.stable
+
+
+def test_the_ring_on_which_the_approximate_key_matrix_is_indefinite():
+    """n = 1: d_μ = (20, 1, 1)/22, and the printed F = (…, 1/22 + γ F₀, 1/22 + γ F₁/20).
+
+    State 1 takes γ of state 2 for each of its own F₁: a matrix [[F₁, -γF₁], [·, F₂]] is
+    positive definite only if F₂ > γ²F₁/4.
+    """
+    m = mdp.checked(claims.ring(1))
+    key = claims._approximation(m, 1, transposed=False)
+    first = (20 / 22 + 0.9 / 20 / 22 + 0.9**2 / 20**2 / 22) / (1 - 0.9**3 / 20**2)
+    second = 1 / 22 + 0.9 * first
+    third = 1 / 22 + 0.9 * second / 20
+    np.testing.assert_allclose(key[[1, 1, 2, 2], [1, 2, 1, 2]], [second, -0.9 * second, 0, third])
+    assert third < 0.9**2 * second / 4
 
 
 def test_the_printed_column_sums_are_not_those_of_the_key_matrix():

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from emphatic import mdp
 from emphatic.diagnostics import claims, learners, summaries
 from emphatic.diagnostics.claims import base
 from emphatic.diagnostics.claims.base import Claim, Finding, Reading
@@ -120,8 +119,9 @@ def test_keys_are_unique_and_every_claim_is_complete():
     assert all(claim.place and claim.says and claim.test for claim in every)
 
 
-def test_the_paper_s_mathematics():
-    """The errata of the paper come out, and what is right is found right."""
+def test_the_paper_s_mathematics(monkeypatch):
+    """The errata of the paper come out, and what is right is found right; on shorter streams."""
+    monkeypatch.setattr(claims.traces, "STEPS", 2000)
     expected = {
         "trace-fixed-points": "reproduced",
         "trace-proposition": "false as printed",
@@ -150,21 +150,6 @@ def test_the_paper_s_mathematics():
     }
     found = {c.key: c.check({}).verdict for x in ("Traces", "Theory") for c in claims.CHAPTERS[x]}
     assert found == expected
-
-
-def test_the_ring_on_which_the_approximate_key_matrix_is_indefinite():
-    """n = 1: d_μ = (20, 1, 1)/22, and the printed F = (…, 1/22 + γ F₀, 1/22 + γ F₁/20).
-
-    State 1 takes γ of state 2 for each of its own F₁: a matrix [[F₁, -γF₁], [·, F₂]] is
-    positive definite only if F₂ > γ²F₁/4.
-    """
-    m = mdp.checked(claims.theory.ring(1))
-    key = claims.theory._approximation(m, 1, transposed=False)
-    first = (20 / 22 + 0.9 / 20 / 22 + 0.9**2 / 20**2 / 22) / (1 - 0.9**3 / 20**2)
-    second = 1 / 22 + 0.9 * first
-    third = 1 / 22 + 0.9 * second / 20
-    np.testing.assert_allclose(key[[1, 1, 2, 2], [1, 2, 1, 2]], [second, -0.9 * second, 0, third])
-    assert third < 0.9**2 * second / 4
 
 
 def test_what_is_written(tmp_path):
