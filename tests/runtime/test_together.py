@@ -24,7 +24,7 @@ CONFIG = TrainConfig(
     learner=presets.catch("netd-ace"),
     steps=25_600,
     log_every=20,
-    checkpoint_every=40,
+    checkpoint_every=20,
     env_settings={"time_limit": 7},
 )
 
@@ -91,14 +91,14 @@ def test_resumed_runs_are_those_never_interrupted(whole, tmp_path, lost):
     """Stopped by a signal; once also as if killed when only one run had its checkpoint."""
 
     def stop(line, seconds):
-        if line["update"] == 60:
+        if line["update"] == 40:
             os.kill(os.getpid(), signal.SIGTERM)
 
     outcomes = trained(tmp_path, progress=stop)
     assert not outcomes[0].finished
     if lost is not None:
         newest = max((tmp_path / f"seed{lost}" / "checkpoints").iterdir())
-        assert int(newest.name) > 40
+        assert int(newest.name) > 20
         shutil.rmtree(newest)
     folders = list(paths_in(tmp_path).values())
     outcomes = together.resume(folders, progress=lambda line, seconds: None)
