@@ -35,7 +35,7 @@ test: $(READY)  ## everything: check's tools, then all tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest -n 2 tests
+	$(BIN)/pytest -n 2 --dist worksteal tests
 
 faults: $(READY)  ## the fault battery at full count (an hour or two; goes on where it stopped), docs/reliability.md
 	EMPHATIC_FAULTS=full $(BIN)/pytest -q -p no:cacheprovider tests/faults; code=$$?; \
