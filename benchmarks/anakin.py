@@ -12,12 +12,12 @@
   does, this share much less.
 - Time from the start of a process to the end of its first call, compilation cached.
 
-What it gave (`--quick`) on a two-core x86-64 CPU with a load of over 20, where a plain product
-ran at 128 to 140 GFLOP/s: 23,000 to 27,000 steps per CPU-second, a share of 0.41 to 0.43; the loop
-at 0.97 of its parts in series; emphasis 2.5% of an update and lost in the noise of the
-loop; 7.4 CPU-seconds for a process with a warm cache, 19.4 with a cold one. With two or three
-other processes it was 33,800 steps. 75,000, which was asked for, is a share of 0.65 at
-250 GFLOP/s: not shown.
+What it gave on a two-core x86-64 CPU (AMD EPYC) that did nothing else, where a plain product ran
+at 235 GFLOP/s: 56,200 steps per CPU-second, a share of 0.52; the loop at 0.996 of its parts in
+series (asked for: 0.9); emphasis 1.0% of an update (3%); 4.0 seconds for a process with a warm
+cache (10), 9.4 with a cold one. Asked for were 75,000 steps: not reached. An update alone runs at
+83,500, acting at 203,000, the environment at 1.3 million. With both cores, as `make run` has
+them, 92,000 steps a second go by on the clock. With a load of over 20 it was 23,000 to 27,000.
 
 Where a step's 37 to 44 microseconds went: acting 7, the environment 1, the forward pass of the
 n look-ahead states 6, the gradient of the T learned ones 16; the rest, a fifth to a third,

@@ -37,9 +37,9 @@ others were using, so roughly:
 Where the time still goes: dkernel of the first convolution (85 of about 325 microseconds of
 convolutions per `nature` image): 2.5 times its arithmetic, most likely XLA packing strided windows.
 
-What it gave on a two-core x86-64 CPU with a load of over 20: `nature` 877 steps per CPU-second,
-2.51 times stock's 354; `impala` 115, 2.53 times stock's 45. Asked for were 1,700 and 160 where
-stock had 713 to 770 and 71, which is 2.2 to 2.4 and 2.25 times.
+What it gave on a two-core x86-64 CPU (AMD EPYC) that did nothing else: `nature` 2,000 steps per
+CPU-second, 2.81 times stock's 708; `impala` 217, 2.55 times stock's 85. Asked for were 1,700 and
+160. With a load of over 20: 877 and 115, 2.51 and 2.53 times stock's.
 """
 
 import os

@@ -7,7 +7,8 @@ one process for each core: 1 is every core busy all the time, with nothing left 
 measured twice: with an empty cache of compiled programs, and with the one that leaves. On a
 machine that does other things too, wall time is theirs as well: the load is printed.
 
-Measured on two cores: see docs/studies.md.
+What it gave (`--quick`) on a two-core x86-64 CPU (AMD EPYC) that did nothing else: 1.03 with an
+empty cache (57 CPU-seconds), 1.04 with a full one (36). At most 1.15 was asked for.
 """
 
 import os

@@ -25,12 +25,14 @@ What was tried, and what it gave on two shared cores (XLA's CPU backend), [1000,
   memory traffic of a few passes over [T, B]: the loss alone, without any recurrence, is
   already 0.3 of rlax, half of it in the two reductions to a mean.
 
-What it gave on a two-core x86-64 CPU with a load of over 20, shapes in the order above:
+What it gave on a two-core x86-64 CPU (AMD EPYC) that did nothing else, shapes in the order above:
 
-- NETD and V-trace from ratios take 0.34, 0.35, 0.38 of `rlax + trace` (0.66, 0.60, 0.50 of rlax
-  without any trace); from logits, where the softmaxes rule, 0.75, 0.91, 0.86.
-- NETD adds 6%, 8%, 1% to V-trace alone from logits, WETD 7%, 2%, none; from ratios, where nothing
-  else is computed, 22%, 42%, 40% and 17%, 19%, 33%.
+- NETD and V-trace from ratios take 0.11, 0.46, 0.44 of `rlax + trace` (0.88, 0.39, 0.60 of rlax
+  without any trace); from logits, where the softmaxes rule, 0.50, 0.82, 0.80. 0.5 was asked for.
+- NETD adds 1%, 2%, 1% to V-trace alone from logits, WETD none, 1%, none; from ratios, where nothing
+  else is computed, 33 to 50%, 48 to 65%, 35 to 43% in three runs. 15% was asked for.
+- That a ratio which is no number shows in NETD's emphasis is one more pass: some 5% of V-trace
+  alone from ratios.
 """
 
 import functools
