@@ -522,3 +522,18 @@ def test_frames_are_stacked_as_they_were_when_acting():
     assert (stacked[0, :, :3] == 0).all()
     np.testing.assert_array_equal(stacked[1, :, :3], stacked[0, :, 3:])
     assert host_environments.LENGTH > STEPS
+
+
+@pytest.mark.parametrize("stack", [1, 2, 4])
+def test_an_unroll_is_stacked_as_frame_by_frame(stack):
+    """Also where episodes begin within it, one after another."""
+    rng = np.random.default_rng(stack)
+    frame = jnp.asarray(rng.integers(1, 255, (9, 5, 3, 2, 2)), jnp.uint8)
+    first = jnp.asarray(rng.random((9, 5)) < 0.3).at[4:6, 0].set(True)
+    before = jnp.asarray(rng.integers(1, 255, (1, 5, 3, 2, 2 * stack)), jnp.uint8)
+    nothing = Transitions(*[jnp.zeros((9, 5))] * len(Transitions._fields))
+    wanted = [before[0]]
+    for arrived in zip(frame, first, strict=True):
+        wanted.append(host.push(wanted[-1], *arrived))
+    unroll = actors.Unroll(before, frame, first, nothing)
+    np.testing.assert_array_equal(actors.observations(unroll).observation, np.stack(wanted))

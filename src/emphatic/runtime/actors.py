@@ -122,13 +122,23 @@ def acting(policy: Callable[[PyTree, Shaped[Array, "B ..."]], Float[Array, "B A"
 
 
 def observations(unroll: Unroll) -> Trajectory:
-    """The trajectory with its frames stacked: T+1 observations."""
+    """The trajectory with its frames stacked: T+1 observations.
 
-    def step(observation, arrived):
-        observation = host.push(observation, *arrived)
-        return observation, observation
+    As `host.push` frame by frame would make them, all at once: a frame of some age is shown
+    where no episode began since, and is zero elsewhere.
+    """
+    before, size, steps = unroll.before[0], unroll.frame.shape[-1], len(unroll.frame)
+    stack = before.shape[-1] // size
+    frame = jnp.concatenate([jnp.stack(jnp.split(before, stack, axis=-1)), unroll.frame])
+    begun = jnp.cumsum(unroll.first, axis=0)
+    episode = jnp.concatenate([jnp.zeros((stack, *begun.shape[1:]), begun.dtype), begun])
 
-    _, after = jax.lax.scan(step, unroll.before[0], (unroll.frame, unroll.first))
+    def aged(age: int) -> Array:
+        shown, its = (x[stack - age : stack - age + steps] for x in (frame, episode))
+        same = (its == begun).reshape(*begun.shape, *[1] * (frame.ndim - 2))
+        return jnp.where(same, shown, jnp.zeros((), frame.dtype))
+
+    after = jnp.concatenate([aged(age) for age in reversed(range(stack))], axis=-1)
     return Trajectory(jnp.concatenate([unroll.before, after]), unroll.transitions)
 
 
